@@ -1,1 +1,3 @@
 //! Delay Broker.
+pub mod clock;
+pub mod scheduler;
