@@ -28,9 +28,12 @@ const FRUITLESS_MAX_MS: u64 = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Look at the queue whatever is armed: it was found, the subscription is new, the clock stepped, or a scan
-    /// saw an overdue head. Ends a wait after a failure.
+    /// Look at the queue whatever is armed: it was found, resumed, the subscription is new, or the clock stepped.
+    /// Ends a wait after a failure.
     Look,
+    /// A scan saw that the head is overdue. Like a look, but a wait after a failure goes on, and a transfer under
+    /// way is answer enough.
+    Overdue,
     /// Somebody says that a message is due at this moment: a publication, an own offer, a scan.
     Hint(Moment),
     /// The armed moment has come.
@@ -72,14 +75,16 @@ pub struct QueueLoop {
 }
 
 impl QueueLoop {
-    /// Whether a transfer is under way.
-    pub fn in_flight(&self) -> bool {
-        self.in_flight
+    /// Whether nothing is under way and nothing is waited for: the loop may be dropped if its queue is empty.
+    pub fn is_idle(&self) -> bool {
+        !self.in_flight && self.armed.is_none()
     }
 
     pub fn on(&mut self, event: Event, now: Moment, backoff: Backoff) -> Next {
         match event {
             Event::Look => self.look(),
+            Event::Overdue if self.in_flight || self.failures > 0 => Next::Stay,
+            Event::Overdue => self.transfer(),
             Event::Hint(due) => self.hint(due, now),
             Event::Elapsed => {
                 self.armed = None;
@@ -200,7 +205,7 @@ mod tests {
     /// Each row is a life: at `now` this happens, and that is to be done.
     #[test]
     fn table() {
-        use Event::{Elapsed, Failed, Hint, Look, Paused};
+        use Event::{Elapsed, Failed, Hint, Look, Overdue, Paused};
         use Next::{End, Sleep, Stay, Transfer, WaitUntil};
         let rows: &[(&str, &[(Moment, Event, Next)])] = &[
             ("found, waits for its head, transfers, ends", &[
@@ -274,6 +279,18 @@ mod tests {
                 (9, Paused { until: None }, Transfer),
                 (9, moved(false, None), End),
             ]),
+            ("a scan finds what no wake-up told, and leaves failures alone", &[
+                (0, Look, Transfer),
+                (1, Overdue, Stay),
+                (2, moved(false, Some(900)), WaitUntil(900)),
+                (3, Overdue, Transfer),
+                (3, Failed, WaitUntil(53)),
+                (4, Overdue, Stay),
+                (53, Elapsed, Transfer),
+                (53, Paused { until: None }, Sleep),
+                (54, Overdue, Transfer),
+                (55, Paused { until: None }, Sleep),
+            ]),
             ("a huge score arms nothing", &[
                 (0, Look, Transfer),
                 (0, moved(false, Some(SCORE_END)), Sleep),
@@ -333,7 +350,7 @@ mod tests {
         for _ in 0..100_000 {
             now += random(5);
             let due = now + random(50);
-            let event = match (state.in_flight(), random(4)) {
+            let event = match (state.in_flight, random(4)) {
                 (true, 0) => Event::Failed,
                 (true, 1) => moved(random(2) == 0, Some(due)),
                 (true, _) | (false, 0) => Event::Hint(due),
@@ -342,10 +359,10 @@ mod tests {
                 (false, _) => Event::Hint(now + random(10)),
             };
             state.on(event, now, BACKOFF);
-            let woken = state.in_flight() || state.armed.is_some();
+            let woken = state.in_flight || state.armed.is_some();
             assert!(woken, "after {event:?} at {now}: {state:?}");
             if let (Event::Hint(due), false, 0, 0..=FRUITLESS_FREE) =
-                (event, state.in_flight(), state.failures, state.fruitless)
+                (event, state.in_flight, state.failures, state.fruitless)
             {
                 assert!(state.armed.is_some_and(|armed| armed <= due), "{event:?}: {state:?}");
             }
