@@ -1,3 +1,5 @@
 //! Delay Broker.
 pub mod clock;
+pub mod queue;
+pub mod resp;
 pub mod scheduler;
