@@ -36,7 +36,7 @@ pub struct Config {
     pub scheduler: Scheduler,
     pub metrics: Metrics,
     pub queues: Vec<Queue>,
-    /// Every key (`section.key`) with its value in effect, in the order of the file; secrets hidden.
+    /// Every key (`section.key`) with its value in effect; secrets hidden.
     pub settings: Vec<(String, toml::Value)>,
 }
 
