@@ -91,9 +91,11 @@ impl Ticket {
         let groups = self.batch.groups.borrow();
         let ids = self.batch.ids.borrow();
         let lost = StoreError::Internal("a batch has no outcome for one of its groups".into());
-        let (Some(outcome), Some(group), Some(ids)) =
-            (answer.outcomes.get(self.group), groups.get(self.group), ids.get(self.group))
-        else {
+        let (Some(outcome), Some(group), Some(ids)) = (
+            answer.outcomes.get(self.group),
+            groups.get(self.group),
+            ids.get(self.group),
+        ) else {
             return Some(with(Told::Failed(&lost)));
         };
         Some(match outcome {
@@ -103,7 +105,10 @@ impl Ticket {
                 let range = self.first..self.first + self.count;
                 let dues = group.dues.get(range.clone()).unwrap_or_default();
                 let ids = ids.get(range).unwrap_or_default();
-                let mut stored = dues.iter().zip(ids).map(|(due, id)| (due.ms(answer.now_ms), *id));
+                let mut stored = dues
+                    .iter()
+                    .zip(ids)
+                    .map(|(due, id)| (due.ms(answer.now_ms), *id));
                 with(Told::Stored(&mut stored))
             }
         })
@@ -256,7 +261,15 @@ impl Offers {
         let format = self.formats.get(&queue).copied().unwrap_or("");
         let (dues, members, ends) = (Vec::new(), Vec::new(), Vec::new());
         let mut groups = open.batch.groups.borrow_mut();
-        groups.push(Group { queue, keys, format, dues, members, ends, name });
+        groups.push(Group {
+            queue,
+            keys,
+            format,
+            dues,
+            members,
+            ends,
+            name,
+        });
         open.batch.ids.borrow_mut().push(Vec::new());
         groups.len() - 1
     }
@@ -270,9 +283,10 @@ impl Offers {
         let batch = open.batch.clone();
         let now_ms = self.clock.now_us() / 1_000;
         let (mut first, mut count) = (0, 0);
-        if let (Some(group), Some(ids)) =
-            (batch.groups.borrow_mut().get_mut(index), batch.ids.borrow_mut().get_mut(index))
-        {
+        if let (Some(group), Some(ids)) = (
+            batch.groups.borrow_mut().get_mut(index),
+            batch.ids.borrow_mut().get_mut(index),
+        ) {
             first = group.dues.len();
             for (due, payload) in messages {
                 let id = self.ids.next(now_ms);
@@ -285,7 +299,12 @@ impl Offers {
                 count += 1;
             }
         }
-        Ticket { batch, group: index, first, count }
+        Ticket {
+            batch,
+            group: index,
+            first,
+            count,
+        }
     }
 
     fn keys_of(&self, queue: &[u8]) -> Rc<QueueKeys> {
@@ -310,9 +329,11 @@ impl Offers {
             _ => return,
         };
         let free = self.lanes_busy.iter().position(|busy| !busy.get());
-        if let (true, false, Some(lane)) =
-            (self.open.borrow().messages >= enough, self.closing.get(), free)
-        {
+        if let (true, false, Some(lane)) = (
+            self.open.borrow().messages >= enough,
+            self.closing.get(),
+            free,
+        ) {
             self.closing.set(true);
             self.set_busy(lane, true);
             tokio::task::spawn_local(send(self.clone(), lane));
@@ -333,7 +354,8 @@ impl Offers {
         if let Some(cell) = self.lanes_busy.get(lane) {
             cell.set(busy);
         }
-        self.in_flight.set(self.lanes_busy.iter().filter(|busy| busy.get()).count());
+        self.in_flight
+            .set(self.lanes_busy.iter().filter(|busy| busy.get()).count());
     }
 
     /// Waits until everything that was pushed has its outcome.
@@ -361,7 +383,12 @@ impl Open {
             result: OnceCell::new(),
             done: Notify::new(),
         };
-        Self { batch: Rc::new(batch), by_queue: HashMap::new(), messages: 0, bytes: 0 }
+        Self {
+            batch: Rc::new(batch),
+            by_queue: HashMap::new(),
+            messages: 0,
+            bytes: 0,
+        }
     }
 }
 
@@ -388,7 +415,9 @@ async fn send(offers: Rc<Offers>, lane: usize) {
                 Outcome::StoredAsHead => group.dues.iter().map(|due| due.ms(answer.now_ms)).min(),
                 Outcome::Unmet | Outcome::Failed(_) => continue,
             };
-            offers.stored.stored(&group.keys, group.dues.len() as u64, head);
+            offers
+                .stored
+                .stored(&group.keys, group.dues.len() as u64, head);
         }
     }
     // Set once: a batch is sent once.

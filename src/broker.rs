@@ -106,7 +106,7 @@ impl Broker {
         let formats: HashMap<Bytes, &'static str> = config
             .queues
             .iter()
-            .map(|queue| (Bytes::from(queue.name.clone()), queue.format.word()))
+            .map(|queue| (Bytes::from(queue.name.clone()), word(queue.format)))
             .collect();
         let ids = Rc::new(Snowflake::default());
         let offers = Rc::new(Offers::new(
@@ -177,7 +177,9 @@ impl Broker {
     pub async fn wait_ready(&self, at_most: Duration) -> Result<(), String> {
         let deadline = Instant::now() + at_most;
         self.store.wait_up(at_most).await;
-        self.offers.opened(deadline.saturating_duration_since(Instant::now())).await;
+        self.offers
+            .opened(deadline.saturating_duration_since(Instant::now()))
+            .await;
         self.ready()
     }
 
@@ -225,13 +227,22 @@ impl Broker {
 
     // Pending messages.
 
-    pub async fn remove(&self, queue: &QueueName, payload: Bytes, count: u64) -> Result<u64, StoreError> {
+    pub async fn remove(
+        &self,
+        queue: &QueueName,
+        payload: Bytes,
+        count: u64,
+    ) -> Result<u64, StoreError> {
         let removed = self.store.remove(queue, &payload, count).await?;
         self.metrics.queue(queue.as_bytes()).removed(removed);
         Ok(removed)
     }
 
-    pub async fn cancel(&self, queue: &QueueName, messages: Vec<MessageRef>) -> Result<u64, StoreError> {
+    pub async fn cancel(
+        &self,
+        queue: &QueueName,
+        messages: Vec<MessageRef>,
+    ) -> Result<u64, StoreError> {
         let cancelled = self.store.cancel(queue, &messages).await?;
         self.metrics.queue(queue.as_bytes()).cancelled(cancelled);
         Ok(cancelled)
@@ -243,22 +254,40 @@ impl Broker {
         which: MessageRef,
         due: Due,
     ) -> Result<Option<MessageId>, StoreError> {
-        let Some((id, head)) = self.store.reschedule(queue, &which, due).await? else { return Ok(None) };
+        let Some((id, head)) = self.store.reschedule(queue, &which, due).await? else {
+            return Ok(None);
+        };
         if head && let Some(due) = moment(&id.score) {
-            self.host.hint(&QueueKeys::new(queue.as_bytes()), due, crate::metrics::WakeCause::Offer);
+            self.host.hint(
+                &QueueKeys::new(queue.as_bytes()),
+                due,
+                crate::metrics::WakeCause::Offer,
+            );
         }
         Ok(Some(id))
     }
 
-    pub async fn fire(&self, queue: &QueueName, messages: Vec<MessageRef>) -> Result<u64, StoreError> {
+    pub async fn fire(
+        &self,
+        queue: &QueueName,
+        messages: Vec<MessageRef>,
+    ) -> Result<u64, StoreError> {
         let fired = self.store.fire(queue, &messages).await?;
         if fired.count > 0 {
-            self.host.hint(&QueueKeys::new(queue.as_bytes()), 0, crate::metrics::WakeCause::Offer);
+            self.host.hint(
+                &QueueKeys::new(queue.as_bytes()),
+                0,
+                crate::metrics::WakeCause::Offer,
+            );
         }
         Ok(fired.count)
     }
 
-    pub async fn get(&self, queue: &QueueName, which: MessageRef) -> Result<Option<Message>, StoreError> {
+    pub async fn get(
+        &self,
+        queue: &QueueName,
+        which: MessageRef,
+    ) -> Result<Option<Message>, StoreError> {
         self.store.get(queue, &which).await
     }
 
@@ -267,7 +296,11 @@ impl Broker {
     }
 
     pub async fn peek(&self, queue: &QueueName, count: usize) -> Result<Vec<Message>, StoreError> {
-        Ok(self.store.range(queue, ("-inf", "+inf"), count as u64, None).await?.0)
+        Ok(self
+            .store
+            .range(queue, ("-inf", "+inf"), count as u64, None)
+            .await?
+            .0)
     }
 
     /// A page from one score to another, and the cursor of the next: `0` if there is none.
@@ -283,21 +316,42 @@ impl Broker {
             None => None,
             Some(cursor) => {
                 let position = MessageId::parse(&cursor).ok_or(StoreError::BadCursor)?;
-                Some(Position { score: position.score, prefix: Bytes::from(position.id) })
+                Some(Position {
+                    score: position.score,
+                    prefix: Bytes::from(position.id),
+                })
             }
         };
-        let (messages, next) = self.store.range(queue, (&from, &to), count as u64, after).await?;
-        let cursor = next.map(|next| MessageId { score: next.score, id: next.prefix.to_vec() }.to_string());
-        Ok((cursor.map_or(Bytes::from_static(b"0"), Bytes::from), messages))
+        let (messages, next) = self
+            .store
+            .range(queue, (&from, &to), count as u64, after)
+            .await?;
+        let cursor = next.map(|next| {
+            MessageId {
+                score: next.score,
+                id: next.prefix.to_vec(),
+            }
+            .to_string()
+        });
+        Ok((
+            cursor.map_or(Bytes::from_static(b"0"), Bytes::from),
+            messages,
+        ))
     }
 
-    pub async fn contains(&self, queue: &QueueName, payloads: Vec<Bytes>) -> Result<Vec<bool>, StoreError> {
+    pub async fn contains(
+        &self,
+        queue: &QueueName,
+        payloads: Vec<Bytes>,
+    ) -> Result<Vec<bool>, StoreError> {
         self.store.contains(queue, &payloads).await
     }
 
     pub async fn poll(&self, queue: &QueueName, count: usize) -> Result<Vec<Bytes>, StoreError> {
         let payloads = self.store.poll(queue, count as u64).await?;
-        self.metrics.queue(queue.as_bytes()).removed(payloads.len() as u64);
+        self.metrics
+            .queue(queue.as_bytes())
+            .removed(payloads.len() as u64);
         Ok(payloads)
     }
 
@@ -307,13 +361,20 @@ impl Broker {
         Ok(dropped)
     }
 
-    pub async fn pause(&self, queue: &QueueName, duration_ms: Option<u64>) -> Result<(), StoreError> {
+    pub async fn pause(
+        &self,
+        queue: &QueueName,
+        duration_ms: Option<u64>,
+    ) -> Result<(), StoreError> {
         self.store.pause(queue, duration_ms).await
     }
 
     pub async fn resume(&self, queue: &QueueName) -> Result<(), StoreError> {
         self.store.resume(queue).await?;
-        self.host.look(&QueueKeys::new(queue.as_bytes()), crate::metrics::WakeCause::Offer);
+        self.host.look(
+            &QueueKeys::new(queue.as_bytes()),
+            crate::metrics::WakeCause::Offer,
+        );
         Ok(())
     }
 
@@ -334,12 +395,19 @@ impl Broker {
     ) -> Result<u64, StoreError> {
         let restored = self.store.quarantine_restore(queue, members).await?;
         if restored.head {
-            self.host.look(&QueueKeys::new(queue.as_bytes()), crate::metrics::WakeCause::Offer);
+            self.host.look(
+                &QueueKeys::new(queue.as_bytes()),
+                crate::metrics::WakeCause::Offer,
+            );
         }
         Ok(restored.count)
     }
 
-    pub async fn quarantine_drop(&self, queue: &QueueName, members: Vec<Bytes>) -> Result<u64, StoreError> {
+    pub async fn quarantine_drop(
+        &self,
+        queue: &QueueName,
+        members: Vec<Bytes>,
+    ) -> Result<u64, StoreError> {
         self.store.quarantine_drop(queue, members).await
     }
 
@@ -352,7 +420,11 @@ impl Broker {
         cursor: Bytes,
         count: usize,
     ) -> Result<(Bytes, Vec<QueueRow>), StoreError> {
-        let mut after = if cursor == "0" { Bytes::new() } else { unhex(&cursor)? };
+        let mut after = if cursor == "0" {
+            Bytes::new()
+        } else {
+            unhex(&cursor)?
+        };
         let mut names = Vec::new();
         let mut next = Bytes::from_static(b"0");
         // Bounded by one step through the queues that are known.
@@ -361,7 +433,9 @@ impl Broker {
             let Some((last, _)) = page.last() else { break };
             after = last.clone();
             let wanted = page.into_iter().filter(|(_, name)| {
-                pattern.as_ref().is_none_or(|pattern| crate::glob::matches(pattern, name))
+                pattern
+                    .as_ref()
+                    .is_none_or(|pattern| crate::glob::matches(pattern, name))
             });
             names.extend(wanted);
             if names.len() > count {
@@ -388,8 +462,14 @@ impl Broker {
     pub async fn info(&self, queue: &QueueName) -> Result<QueueInfo, StoreError> {
         let state = self.store.info(queue).await?;
         let counts = self.metrics.queue(queue.as_bytes());
-        let since_ms = (state.now_us / 1_000).saturating_sub(self.started.elapsed().as_millis() as u64);
-        Ok(QueueInfo { counts: counts.snapshot(), label: counts.label().to_owned(), since_ms, state })
+        let since_ms =
+            (state.now_us / 1_000).saturating_sub(self.started.elapsed().as_millis() as u64);
+        Ok(QueueInfo {
+            counts: counts.snapshot(),
+            label: counts.label().to_owned(),
+            since_ms,
+            state,
+        })
     }
 
     /// Redis's clock: seconds and microseconds.
@@ -462,7 +542,11 @@ async fn hold_node(broker: Rc<Broker>, ids: Rc<Snowflake>, token: String) {
                     "no node number is free: {NODES} brokers use this Redis, or did within {}s",
                     NODE_EXPIRY.as_secs()
                 )));
-                if tried % NODES == 0 { Duration::from_secs(1) } else { Duration::ZERO }
+                if tried % NODES == 0 {
+                    Duration::from_secs(1)
+                } else {
+                    Duration::ZERO
+                }
             }
             Err(error) => {
                 // Held as long as the claim lasts, with room for a call on its way.
@@ -482,12 +566,8 @@ async fn hold_node(broker: Rc<Broker>, ids: Rc<Snowflake>, token: String) {
 async fn configure(broker: Rc<Broker>) {
     for queue in &broker.config.queues {
         let name = Bytes::from(queue.name.clone());
-        let format = match queue.format {
-            MemberFormat::Modern => "modern",
-            MemberFormat::Legacy => "legacy",
-        };
         loop {
-            match broker.store.configure(&name, format).await {
+            match broker.store.configure(&name, word(queue.format)).await {
                 Ok(()) => break,
                 Err(StoreError::BadQueue { owner }) => {
                     tracing::error!(
@@ -503,6 +583,14 @@ async fn configure(broker: Rc<Broker>) {
     }
 }
 
+/// A format as the scripts name it.
+fn word(format: MemberFormat) -> &'static str {
+    match format {
+        MemberFormat::Modern => "modern",
+        MemberFormat::Legacy => "legacy",
+    }
+}
+
 /// 16 random hexadecimal digits: this broker among all that share a Redis.
 fn token() -> String {
     let mut bytes = [0_u8; 8];
@@ -514,7 +602,12 @@ fn token() -> String {
 }
 
 fn hex(bytes: &[u8]) -> Bytes {
-    Bytes::from(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+    Bytes::from(
+        bytes
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<String>(),
+    )
 }
 
 fn unhex(text: &[u8]) -> Result<Bytes, StoreError> {
@@ -524,7 +617,10 @@ fn unhex(text: &[u8]) -> Result<Bytes, StoreError> {
     }
     (0..text.len())
         .step_by(2)
-        .map(|at| text.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok()))
+        .map(|at| {
+            text.get(at..at + 2)
+                .and_then(|pair| u8::from_str_radix(pair, 16).ok())
+        })
         .collect::<Option<Vec<u8>>>()
         .map(Bytes::from)
         .ok_or(StoreError::BadCursor)

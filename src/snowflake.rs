@@ -38,7 +38,9 @@ impl Snowflake {
         self.last.set(this);
         let sequence = this & ((1 << SEQUENCE_BITS) - 1);
         let milliseconds = this >> SEQUENCE_BITS;
-        (milliseconds << (SEQUENCE_BITS + NODE_BITS)) | (self.node.get() << SEQUENCE_BITS) | sequence
+        (milliseconds << (SEQUENCE_BITS + NODE_BITS))
+            | (self.node.get() << SEQUENCE_BITS)
+            | sequence
     }
 }
 
@@ -53,7 +55,11 @@ mod tests {
         let mut last = 0;
         let now = EPOCH_MS + 90_000_000_000;
         for step in 0..20_000_u64 {
-            let clock = if step % 3 == 0 { now - 5_000 } else { now + step / 100 };
+            let clock = if step % 3 == 0 {
+                now - 5_000
+            } else {
+                now + step / 100
+            };
             let id = ids.next(clock);
             assert!(id > last && id >> 63 == 0);
             assert_eq!((id >> SEQUENCE_BITS) & (NODES - 1), 1023);
@@ -66,7 +72,8 @@ mod tests {
         let (one, two) = (Snowflake::default(), Snowflake::default());
         one.set_node(1);
         two.set_node(2);
-        let first: std::collections::HashSet<u64> = (0..5_000).map(|_| one.next(EPOCH_MS + 7)).collect();
+        let first: std::collections::HashSet<u64> =
+            (0..5_000).map(|_| one.next(EPOCH_MS + 7)).collect();
         assert!((0..5_000).all(|_| !first.contains(&two.next(EPOCH_MS + 7))));
     }
 }

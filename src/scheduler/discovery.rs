@@ -55,8 +55,14 @@ pub struct Discovery {
 }
 
 impl Discovery {
-    pub fn new(host: Rc<Host>, store: Rc<Store>, configured: impl Iterator<Item = Bytes>) -> Rc<Self> {
-        let names = configured.map(|name| (keys::suffix_of(&name), name)).collect();
+    pub fn new(
+        host: Rc<Host>,
+        store: Rc<Store>,
+        configured: impl Iterator<Item = Bytes>,
+    ) -> Rc<Self> {
+        let names = configured
+            .map(|name| (keys::suffix_of(&name), name))
+            .collect();
         Rc::new(Self {
             host,
             store,
@@ -153,7 +159,11 @@ impl Discovery {
         let mut cursor = start.clone();
         loop {
             let page = self.store.registered(cursor, SCAN_COUNT).await?;
-            let suffixes: Vec<Bytes> = page.found.iter().map(|name| keys::suffix_of(name)).collect();
+            let suffixes: Vec<Bytes> = page
+                .found
+                .iter()
+                .map(|name| keys::suffix_of(name))
+                .collect();
             self.take_up_unknown(suffixes).await?;
             cursor = page.cursor;
             if cursor == start {
@@ -196,7 +206,10 @@ impl Discovery {
                 continue;
             };
             after = last.clone();
-            let timeouts: Vec<Bytes> = page.iter().map(|(_, name)| QueueKeys::new(name).timeout).collect();
+            let timeouts: Vec<Bytes> = page
+                .iter()
+                .map(|(_, name)| QueueKeys::new(name).timeout)
+                .collect();
             if let Ok(heads) = self.store.heads(&timeouts).await {
                 for ((suffix, _), head) in page.iter().zip(heads) {
                     if let Some(head) = moment(&head) {
@@ -236,8 +249,18 @@ mod tests {
     #[test]
     fn a_round_is_bounded() {
         let base = Duration::from_secs(1);
-        for (queues, seconds) in [(0, 1), (1_000, 1), (1_001, 10), (100_000, 10), (200_000, 20)] {
-            assert_eq!(interval(queues, base), Duration::from_secs(seconds), "{queues}");
+        for (queues, seconds) in [
+            (0, 1),
+            (1_000, 1),
+            (1_001, 10),
+            (100_000, 10),
+            (200_000, 20),
+        ] {
+            assert_eq!(
+                interval(queues, base),
+                Duration::from_secs(seconds),
+                "{queues}"
+            );
         }
     }
 }

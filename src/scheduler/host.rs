@@ -14,7 +14,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use rustix::fd::OwnedFd;
 use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
 };
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
@@ -130,8 +131,14 @@ impl Host {
 
     /// The safety scan saw this head: nothing happens if the loop waits for it already.
     pub fn scanned(&self, suffix: &[u8], head: Moment) {
-        let Some(index) = self.index(suffix) else { return };
-        let event = if head <= self.now() { Event::Overdue } else { Event::Hint(head) };
+        let Some(index) = self.index(suffix) else {
+            return;
+        };
+        let event = if head <= self.now() {
+            Event::Overdue
+        } else {
+            Event::Hint(head)
+        };
         if self.tell(index, event) {
             self.metrics.wakeup(WakeCause::Scan);
         }
@@ -144,7 +151,9 @@ impl Host {
 
     /// A hint for the queue that has this suffix, if there is one: false if it is not known.
     pub fn hint_suffix(&self, suffix: &[u8], due: Moment, cause: WakeCause) -> bool {
-        let Some(index) = self.index(suffix) else { return false };
+        let Some(index) = self.index(suffix) else {
+            return false;
+        };
         self.metrics.wakeup(cause);
         self.tell(index, Event::Hint(due));
         true
@@ -153,8 +162,16 @@ impl Host {
     /// Counts what was offered through this broker, and takes the hint if it made a new head.
     pub fn offered(&self, keys: &QueueKeys, messages: u64, head: Option<Moment>) {
         let known = self.serves(&keys.suffix());
-        let Some(index) = self.serve(keys, false) else { return };
-        if let Some(served) = self.state.borrow().loops.get(index).and_then(Option::as_ref) {
+        let Some(index) = self.serve(keys, false) else {
+            return;
+        };
+        if let Some(served) = self
+            .state
+            .borrow()
+            .loops
+            .get(index)
+            .and_then(Option::as_ref)
+        {
             served.metrics.offered(messages);
         }
         match head {
@@ -221,19 +238,29 @@ impl Host {
         let state = self.state.borrow();
         let idle = |index: usize| {
             let served = state.loops.get(index)?.as_ref()?;
-            served.state.is_idle().then(|| (served.suffix.clone(), served.name().clone()))
+            served
+                .state
+                .is_idle()
+                .then(|| (served.suffix.clone(), served.name().clone()))
         };
         empty.into_iter().filter_map(idle).collect()
     }
 
     /// Ends the loop of a queue that was pruned; it comes back with the next offer, publication or scan.
     pub fn end(&self, suffix: &[u8]) {
-        let Some(index) = self.index(suffix) else { return };
+        let Some(index) = self.index(suffix) else {
+            return;
+        };
         let mut state = self.state.borrow_mut();
         let slot = state.loops.get_mut(index);
-        let Some(ended) = slot.and_then(|slot| slot.take_if(|served| served.state.is_idle())) else {
+        let Some(ended) = slot.and_then(|slot| slot.take_if(|served| served.state.is_idle()))
+        else {
             // It came back to life in between: noted again.
-            let back = state.loops.get(index).and_then(Option::as_ref).map(|served| served.name().clone());
+            let back = state
+                .loops
+                .get(index)
+                .and_then(Option::as_ref)
+                .map(|served| served.name().clone());
             self.begun.borrow_mut().extend(back);
             return;
         };
@@ -290,7 +317,9 @@ impl Host {
     fn tell(&self, index: usize, event: Event) -> bool {
         let now = self.now();
         let mut state = self.state.borrow_mut();
-        let Some(served) = state.loops.get_mut(index).and_then(Option::as_mut) else { return false };
+        let Some(served) = state.loops.get_mut(index).and_then(Option::as_mut) else {
+            return false;
+        };
         match served.state.on(event, now, self.limits.backoff) {
             Next::Stay => return false,
             Next::Transfer => {
@@ -319,12 +348,18 @@ impl Host {
             if self.stopping.get() || state.in_flight >= self.limits.transfers_in_flight_max {
                 return;
             }
-            let Some(index) = state.waiting.pop_front() else { return };
-            let Some(served) = state.loops.get(index).and_then(Option::as_ref) else { continue };
+            let Some(index) = state.waiting.pop_front() else {
+                return;
+            };
+            let Some(served) = state.loops.get(index).and_then(Option::as_ref) else {
+                continue;
+            };
             let (keys, messages) = (served.keys.clone(), served.messages_max);
             state.in_flight += 1;
             drop(state);
-            let Some(host) = self.me.upgrade() else { return };
+            let Some(host) = self.me.upgrade() else {
+                return;
+            };
             tokio::task::spawn_local(async move {
                 let sent = monotonic_us();
                 let bytes = host.limits.transfer_bytes_max;
@@ -340,7 +375,9 @@ impl Host {
         let event = {
             let mut state = self.state.borrow_mut();
             state.in_flight -= 1;
-            let Some(served) = state.loops.get_mut(index).and_then(Option::as_mut) else { return };
+            let Some(served) = state.loops.get_mut(index).and_then(Option::as_mut) else {
+                return;
+            };
             match result {
                 Ok(done) => {
                     if let Some(trouble) = served.trouble.take() {
@@ -365,7 +402,9 @@ impl Host {
                 self.tell(index, Event::Failed);
                 self.tell(index, Event::Look);
             }
-            _ => self.tell(index, event),
+            _ => {
+                self.tell(index, event);
+            }
         }
         self.pump();
         if self.state.borrow().in_flight == 0 {
@@ -404,7 +443,11 @@ impl Host {
     /// The kernel refused a timer.
     pub async fn run(self: Rc<Self>, stepped: Rc<Notify>) -> std::io::Result<()> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
-        let timer = AsyncFd::new(timerfd_create(TimerfdClockId::Monotonic, flags)?)?;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        // Deprecated for types that could hand out another descriptor later; an OwnedFd cannot, and the
+        // replacement is an unsafe call.
+        #[allow(deprecated)]
+        let timer = AsyncFd::new(timer)?;
         loop {
             arm(&timer, self.timer_set.get())?;
             tokio::select! {
@@ -459,7 +502,13 @@ fn arm(timer: &AsyncFd<OwnedFd>, at_us: u64) -> std::io::Result<()> {
         tv_sec: (at_us / 1_000_000) as i64,
         tv_nsec: (at_us % 1_000_000 * 1_000) as _,
     };
-    let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
+    let once = Itimerspec {
+        it_interval: Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        },
+        it_value: value,
+    };
     timerfd_settime(timer, TimerfdTimerFlags::ABSTIME, &once)?;
     Ok(())
 }
@@ -476,7 +525,8 @@ impl Served {
             let since_ms = score.max(done.pause_ended_ms as f64);
             let late = (done.now_us as f64 / 1e6 - since_ms / 1e3).max(0.0);
             // A foreign score before any time is delivered at once; it has no lateness.
-            self.metrics.lateness(if score < 0.0 { 0.0 } else { late }, messages);
+            self.metrics
+                .lateness(if score < 0.0 { 0.0 } else { late }, messages);
             count += messages;
         }
         if count > 0 {
@@ -509,10 +559,15 @@ impl Served {
 impl Transferred {
     fn event(&self) -> Event {
         match self.paused_until {
-            Some(until) => Event::Paused { until: u64::try_from(until).ok() },
+            Some(until) => Event::Paused {
+                until: u64::try_from(until).ok(),
+            },
             None => {
                 let any = !self.moved.is_empty() || self.quarantined > 0;
-                Event::Moved { any, next: moment(&self.next) }
+                Event::Moved {
+                    any,
+                    next: moment(&self.next),
+                }
             }
         }
     }
@@ -522,7 +577,11 @@ impl Transferred {
 /// `None` for an empty text: nothing is pending.
 pub fn moment(score: &str) -> Option<Moment> {
     let score: f64 = score.parse().ok()?;
-    Some(if score >= SCORE_END as f64 { SCORE_END } else { score.max(0.0).ceil() as u64 })
+    Some(if score >= SCORE_END as f64 {
+        SCORE_END
+    } else {
+        score.max(0.0).ceil() as u64
+    })
 }
 
 #[cfg(test)]

@@ -93,7 +93,11 @@ impl QueueLoop {
             Event::Moved { any, next } => {
                 self.answered();
                 self.failures = 0;
-                self.fruitless = if any { 0 } else { self.fruitless.saturating_add(1) };
+                self.fruitless = if any {
+                    0
+                } else {
+                    self.fruitless.saturating_add(1)
+                };
                 self.after_answer(next, now)
             }
             Event::Paused { until } => {
@@ -113,7 +117,9 @@ impl QueueLoop {
                 self.failures = self.failures.saturating_add(1);
                 self.hinted = None;
                 self.look_again = false;
-                let wait = backoff.min_ms.saturating_mul(1 << (self.failures - 1).min(20));
+                let wait = backoff
+                    .min_ms
+                    .saturating_mul(1 << (self.failures - 1).min(20));
                 self.wait_until(now + wait.min(backoff.max_ms))
             }
         }
@@ -196,7 +202,10 @@ impl QueueLoop {
 mod tests {
     use super::*;
 
-    const BACKOFF: Backoff = Backoff { min_ms: 50, max_ms: 5_000 };
+    const BACKOFF: Backoff = Backoff {
+        min_ms: 50,
+        max_ms: 5_000,
+    };
 
     fn moved(any: bool, next: Option<Moment>) -> Event {
         Event::Moved { any, next }
@@ -208,117 +217,160 @@ mod tests {
         use Event::{Elapsed, Failed, Hint, Look, Overdue, Paused};
         use Next::{End, Sleep, Stay, Transfer, WaitUntil};
         let rows: &[(&str, &[(Moment, Event, Next)])] = &[
-            ("found, waits for its head, transfers, ends", &[
-                (0, Look, Transfer),
-                (0, moved(false, Some(500)), WaitUntil(500)),
-                (500, Elapsed, Transfer),
-                (501, moved(true, None), End),
-            ]),
-            ("a full transfer goes on at once", &[
-                (0, Look, Transfer),
-                (1, moved(true, Some(0)), Transfer),
-                (2, moved(true, Some(9)), WaitUntil(9)),
-            ]),
-            ("an earlier hint moves the wait, a later one does not", &[
-                (0, Look, Transfer),
-                (0, moved(false, Some(500)), WaitUntil(500)),
-                (1, Hint(800), Stay),
-                (1, Hint(500), Stay),
-                (1, Hint(300), WaitUntil(300)),
-                (2, Hint(400), Stay),
-                (3, Hint(3), Transfer),
-            ]),
-            ("a late reply does not postpone a hint that came after the call was sent", &[
-                (0, Look, Transfer),
-                (1, Hint(30), Stay),
-                (2, Hint(20), Stay),
-                (3, moved(false, Some(50_000)), WaitUntil(20)),
-            ]),
-            ("nor does an empty answer", &[
-                (0, Look, Transfer),
-                (1, Hint(20), Stay),
-                (3, moved(false, None), WaitUntil(20)),
-                (20, Elapsed, Transfer),
-                (20, moved(true, None), End),
-            ]),
-            ("a hint from before the call is answered by it", &[
-                (0, Hint(20), WaitUntil(20)),
-                (5, Look, Transfer),
-                (6, moved(false, Some(70)), WaitUntil(70)),
-            ]),
-            ("a look during a transfer is not lost", &[
-                (0, Look, Transfer),
-                (1, Look, Stay),
-                (2, moved(true, Some(900)), Transfer),
-                (3, moved(false, Some(900)), WaitUntil(900)),
-            ]),
-            ("failures back off, hints wait, a look ends it", &[
-                (0, Look, Transfer),
-                (0, Failed, WaitUntil(50)),
-                (10, Hint(0), Stay),
-                (50, Elapsed, Transfer),
-                (50, Failed, WaitUntil(150)),
-                (60, Look, Transfer),
-                (61, Failed, WaitUntil(261)),
-                (261, Elapsed, Transfer),
-                (262, moved(true, None), End),
-            ]),
-            ("a paused queue ignores hints, ends by itself", &[
-                (0, Look, Transfer),
-                (0, Paused { until: Some(1_000) }, WaitUntil(1_000)),
-                (5, Hint(5), Stay),
-                (1_000, Elapsed, Transfer),
-                (1_000, moved(true, None), End),
-            ]),
-            ("or sleeps until somebody looks; resumed during the call counts", &[
-                (0, Look, Transfer),
-                (0, Paused { until: None }, Sleep),
-                (5, Hint(5), Stay),
-                (9, Look, Transfer),
-                (9, Look, Stay),
-                (9, Paused { until: None }, Transfer),
-                (9, moved(false, None), End),
-            ]),
-            ("a scan finds what no wake-up told, and leaves failures alone", &[
-                (0, Look, Transfer),
-                (1, Overdue, Stay),
-                (2, moved(false, Some(900)), WaitUntil(900)),
-                (3, Overdue, Transfer),
-                (3, Failed, WaitUntil(53)),
-                (4, Overdue, Stay),
-                (53, Elapsed, Transfer),
-                (53, Paused { until: None }, Sleep),
-                (54, Overdue, Transfer),
-                (55, Paused { until: None }, Sleep),
-            ]),
-            ("a huge score arms nothing", &[
-                (0, Look, Transfer),
-                (0, moved(false, Some(SCORE_END)), Sleep),
-                (1, Hint(u64::MAX), Stay),
-                (2, Hint(40), WaitUntil(40)),
-            ]),
-            ("hints that lead to nothing are throttled, real heads are not", &[
-                (0, Hint(0), Transfer),
-                (0, moved(false, None), End),
-                (0, Hint(0), Transfer),
-                (0, moved(false, None), End),
-                (0, Hint(0), Transfer),
-                (0, moved(false, None), End),
-                (0, Hint(0), Transfer),
-                (0, moved(false, None), End),
-                (0, Hint(0), WaitUntil(2)),
-                (1, Hint(0), Stay),
-                (2, Elapsed, Transfer),
-                (2, moved(false, Some(3)), WaitUntil(3)),
-                (3, Elapsed, Transfer),
-                (3, moved(true, None), End),
-                (3, Hint(0), Transfer),
-            ]),
+            (
+                "found, waits for its head, transfers, ends",
+                &[
+                    (0, Look, Transfer),
+                    (0, moved(false, Some(500)), WaitUntil(500)),
+                    (500, Elapsed, Transfer),
+                    (501, moved(true, None), End),
+                ],
+            ),
+            (
+                "a full transfer goes on at once",
+                &[
+                    (0, Look, Transfer),
+                    (1, moved(true, Some(0)), Transfer),
+                    (2, moved(true, Some(9)), WaitUntil(9)),
+                ],
+            ),
+            (
+                "an earlier hint moves the wait, a later one does not",
+                &[
+                    (0, Look, Transfer),
+                    (0, moved(false, Some(500)), WaitUntil(500)),
+                    (1, Hint(800), Stay),
+                    (1, Hint(500), Stay),
+                    (1, Hint(300), WaitUntil(300)),
+                    (2, Hint(400), Stay),
+                    (3, Hint(3), Transfer),
+                ],
+            ),
+            (
+                "a late reply does not postpone a hint that came after the call was sent",
+                &[
+                    (0, Look, Transfer),
+                    (1, Hint(30), Stay),
+                    (2, Hint(20), Stay),
+                    (3, moved(false, Some(50_000)), WaitUntil(20)),
+                ],
+            ),
+            (
+                "nor does an empty answer",
+                &[
+                    (0, Look, Transfer),
+                    (1, Hint(20), Stay),
+                    (3, moved(false, None), WaitUntil(20)),
+                    (20, Elapsed, Transfer),
+                    (20, moved(true, None), End),
+                ],
+            ),
+            (
+                "a hint from before the call is answered by it",
+                &[
+                    (0, Hint(20), WaitUntil(20)),
+                    (5, Look, Transfer),
+                    (6, moved(false, Some(70)), WaitUntil(70)),
+                ],
+            ),
+            (
+                "a look during a transfer is not lost",
+                &[
+                    (0, Look, Transfer),
+                    (1, Look, Stay),
+                    (2, moved(true, Some(900)), Transfer),
+                    (3, moved(false, Some(900)), WaitUntil(900)),
+                ],
+            ),
+            (
+                "failures back off, hints wait, a look ends it",
+                &[
+                    (0, Look, Transfer),
+                    (0, Failed, WaitUntil(50)),
+                    (10, Hint(0), Stay),
+                    (50, Elapsed, Transfer),
+                    (50, Failed, WaitUntil(150)),
+                    (60, Look, Transfer),
+                    (61, Failed, WaitUntil(261)),
+                    (261, Elapsed, Transfer),
+                    (262, moved(true, None), End),
+                ],
+            ),
+            (
+                "a paused queue ignores hints, ends by itself",
+                &[
+                    (0, Look, Transfer),
+                    (0, Paused { until: Some(1_000) }, WaitUntil(1_000)),
+                    (5, Hint(5), Stay),
+                    (1_000, Elapsed, Transfer),
+                    (1_000, moved(true, None), End),
+                ],
+            ),
+            (
+                "or sleeps until somebody looks; resumed during the call counts",
+                &[
+                    (0, Look, Transfer),
+                    (0, Paused { until: None }, Sleep),
+                    (5, Hint(5), Stay),
+                    (9, Look, Transfer),
+                    (9, Look, Stay),
+                    (9, Paused { until: None }, Transfer),
+                    (9, moved(false, None), End),
+                ],
+            ),
+            (
+                "a scan finds what no wake-up told, and leaves failures alone",
+                &[
+                    (0, Look, Transfer),
+                    (1, Overdue, Stay),
+                    (2, moved(false, Some(900)), WaitUntil(900)),
+                    (3, Overdue, Transfer),
+                    (3, Failed, WaitUntil(53)),
+                    (4, Overdue, Stay),
+                    (53, Elapsed, Transfer),
+                    (53, Paused { until: None }, Sleep),
+                    (54, Overdue, Transfer),
+                    (55, Paused { until: None }, Sleep),
+                ],
+            ),
+            (
+                "a huge score arms nothing",
+                &[
+                    (0, Look, Transfer),
+                    (0, moved(false, Some(SCORE_END)), Sleep),
+                    (1, Hint(u64::MAX), Stay),
+                    (2, Hint(40), WaitUntil(40)),
+                ],
+            ),
+            (
+                "hints that lead to nothing are throttled, real heads are not",
+                &[
+                    (0, Hint(0), Transfer),
+                    (0, moved(false, None), End),
+                    (0, Hint(0), Transfer),
+                    (0, moved(false, None), End),
+                    (0, Hint(0), Transfer),
+                    (0, moved(false, None), End),
+                    (0, Hint(0), Transfer),
+                    (0, moved(false, None), End),
+                    (0, Hint(0), WaitUntil(2)),
+                    (1, Hint(0), Stay),
+                    (2, Elapsed, Transfer),
+                    (2, moved(false, Some(3)), WaitUntil(3)),
+                    (3, Elapsed, Transfer),
+                    (3, moved(true, None), End),
+                    (3, Hint(0), Transfer),
+                ],
+            ),
         ];
         for (name, life) in rows {
             let mut state = QueueLoop::default();
             for (step, &(now, event, next)) in life.iter().enumerate() {
-                assert_eq!(state.on(event, now, BACKOFF), next, "{name}, step {step}: {event:?} at {now}");
+                assert_eq!(
+                    state.on(event, now, BACKOFF),
+                    next,
+                    "{name}, step {step}: {event:?} at {now}"
+                );
             }
         }
     }
@@ -364,7 +416,10 @@ mod tests {
             if let (Event::Hint(due), false, 0, 0..=FRUITLESS_FREE) =
                 (event, state.in_flight, state.failures, state.fruitless)
             {
-                assert!(state.armed.is_some_and(|armed| armed <= due), "{event:?}: {state:?}");
+                assert!(
+                    state.armed.is_some_and(|armed| armed <= due),
+                    "{event:?}: {state:?}"
+                );
             }
         }
     }

@@ -38,7 +38,9 @@ impl Wakeup {
     /// Listens for ever: run as a task of its own.
     pub async fn listen(self: Rc<Self>) {
         let me = self.clone();
-        self.subscription.listen(PATTERN, &self.channel, move |heard| me.on(heard)).await;
+        self.subscription
+            .listen(PATTERN, &self.channel, move |heard| me.on(heard))
+            .await;
     }
 
     fn on(&self, heard: Heard) -> bool {
@@ -46,7 +48,8 @@ impl Wakeup {
             Heard::Published { channel, message } => {
                 if channel == self.channel {
                     self.heard_at.set(Instant::now());
-                } else if let Some(suffix) = keys::suffix("redisson_delay_queue_channel", &channel) {
+                } else if let Some(suffix) = keys::suffix("redisson_delay_queue_channel", &channel)
+                {
                     self.published(suffix, &message);
                 }
             }
@@ -57,7 +60,9 @@ impl Wakeup {
                 self.discovery.scan_now();
             }
             Heard::Lagged => {
-                tracing::warn!("publications came faster than they were read; looking at every queue");
+                tracing::warn!(
+                    "publications came faster than they were read; looking at every queue"
+                );
                 self.host.look_at_all(WakeCause::Subscribe);
             }
         }
@@ -66,7 +71,10 @@ impl Wakeup {
 
     fn published(&self, suffix: &[u8], message: &[u8]) {
         // Redisson publishes decimal ms; anything else can only mean "look".
-        let due = std::str::from_utf8(message).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+        let due = std::str::from_utf8(message)
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(0);
         if !self.host.hint_suffix(suffix, due, WakeCause::Publish) {
             self.discovery.heard_of(Bytes::copy_from_slice(suffix));
         }

@@ -1,7 +1,7 @@
 //! The answer of a script, `{now_us, status, ...}`, read from front to back.
 
 use bytes::Bytes;
-use redis_protocol::resp3::types::BytesFrame;
+use redis_protocol::resp3::types::{BytesFrame, Resp3Frame};
 
 use crate::store::StoreError;
 
@@ -21,7 +21,11 @@ impl Answer {
         let BytesFrame::Array { data, .. } = frame else {
             return Err(unexpected("an array", &frame));
         };
-        let mut answer = Self { now_us: 0, status: Bytes::new(), rest: data.into_iter() };
+        let mut answer = Self {
+            now_us: 0,
+            status: Bytes::new(),
+            rest: data.into_iter(),
+        };
         answer.now_us = answer.int()?.max(0) as u64;
         answer.status = answer.bytes()?;
         Ok(answer)
@@ -33,7 +37,9 @@ impl Answer {
     /// `BadQueue` and `WrongType` as the script said.
     pub fn served(mut self) -> Result<Self, StoreError> {
         match &self.status[..] {
-            b"BADQUEUE" => Err(StoreError::BadQueue { owner: self.bytes()?.to_vec() }),
+            b"BADQUEUE" => Err(StoreError::BadQueue {
+                owner: self.bytes()?.to_vec(),
+            }),
             b"WRONGTYPE" => Err(StoreError::WrongType { key: self.text()? }),
             _ => Ok(self),
         }
@@ -54,7 +60,9 @@ impl Answer {
             Some(BytesFrame::BlobString { data, .. }) => std::str::from_utf8(&data)
                 .ok()
                 .and_then(|text| text.parse().ok())
-                .ok_or_else(|| StoreError::Internal("a script's answer has no number in its place".into())),
+                .ok_or_else(|| {
+                    StoreError::Internal("a script's answer has no number in its place".into())
+                }),
             other => Err(missing("a number", other)),
         }
     }
@@ -65,7 +73,9 @@ impl Answer {
 
     pub fn bytes(&mut self) -> Result<Bytes, StoreError> {
         match self.rest.next() {
-            Some(BytesFrame::BlobString { data, .. } | BytesFrame::SimpleString { data, .. }) => Ok(data),
+            Some(BytesFrame::BlobString { data, .. } | BytesFrame::SimpleString { data, .. }) => {
+                Ok(data)
+            }
             Some(BytesFrame::Number { data, .. }) => Ok(Bytes::from(data.to_string())),
             other => Err(missing("a string", other)),
         }
@@ -82,9 +92,13 @@ impl Answer {
 
     /// The answer of TIME: seconds and microseconds.
     pub fn time(frame: &BytesFrame) -> Option<u64> {
-        let BytesFrame::Array { data, .. } = frame else { return None };
+        let BytesFrame::Array { data, .. } = frame else {
+            return None;
+        };
         let number = |frame: &BytesFrame| -> Option<u64> {
-            let BytesFrame::BlobString { data, .. } = frame else { return None };
+            let BytesFrame::BlobString { data, .. } = frame else {
+                return None;
+            };
             std::str::from_utf8(data).ok()?.parse().ok()
         };
         Some(number(data.first()?)? * 1_000_000 + number(data.get(1)?)?)
@@ -92,7 +106,10 @@ impl Answer {
 }
 
 fn unexpected(wanted: &str, found: &BytesFrame) -> StoreError {
-    StoreError::Internal(format!("a script answered {:?}, not {wanted}", found.kind()))
+    StoreError::Internal(format!(
+        "a script answered {:?}, not {wanted}",
+        found.kind()
+    ))
 }
 
 fn missing(wanted: &str, found: Option<BytesFrame>) -> StoreError {

@@ -59,12 +59,23 @@ impl Store {
             k.ids.clone(),
             k.quarantine.clone(),
         ];
-        let args = [k.destination.clone(), number(messages_max), number(bytes_max)];
-        let answer = self.transfers.eval(&TRANSFER, &keys, args).await.map_err(broken)?;
+        let args = [
+            k.destination.clone(),
+            number(messages_max),
+            number(bytes_max),
+        ];
+        let answer = self
+            .transfers
+            .eval(&TRANSFER, &keys, args)
+            .await
+            .map_err(broken)?;
         let mut answer = answer.served()?;
         let paused = answer.status == "PAUSED";
-        let mut transferred =
-            Transferred { now_us: answer.now_us, next: answer.text()?, ..Transferred::default() };
+        let mut transferred = Transferred {
+            now_us: answer.now_us,
+            next: answer.text()?,
+            ..Transferred::default()
+        };
         let until = answer.text()?;
         transferred.paused_until = paused.then(|| until.parse().unwrap_or(-1));
         transferred.pause_ended_ms = answer.count()?;
@@ -129,7 +140,11 @@ impl Store {
     pub async fn prune(&self, k: &QueueKeys) -> Result<bool, StoreError> {
         let registry = Bytes::from_static(REGISTRY.as_bytes());
         let keys = [k.timeout.clone(), k.list.clone(), k.queue.clone(), registry];
-        Ok(self.read(&PRUNE, &keys, vec![k.destination.clone()]).await?.int()? == 1)
+        Ok(self
+            .read(&PRUNE, &keys, vec![k.destination.clone()])
+            .await?
+            .int()?
+            == 1)
     }
 
     /// Records a configured queue's name and format.
@@ -138,7 +153,12 @@ impl Store {
     /// `BadQueue` if its keys belong to another name.
     pub async fn configure(&self, queue: &Bytes, format: &'static str) -> Result<(), StoreError> {
         let keys = [QueueKeys::new(queue).queue];
-        self.read(&CONFIGURE, &keys, vec![queue.clone(), Bytes::from_static(format.as_bytes())]).await?;
+        self.read(
+            &CONFIGURE,
+            &keys,
+            vec![queue.clone(), Bytes::from_static(format.as_bytes())],
+        )
+        .await?;
         Ok(())
     }
 
@@ -184,7 +204,12 @@ impl Store {
     /// Redis cannot be reached.
     pub async fn registered(&self, cursor: Bytes, count: u64) -> Result<Page, StoreError> {
         let registry = Bytes::from_static(REGISTRY.as_bytes());
-        let args = vec![registry, cursor, Bytes::from_static(b"COUNT"), number(count)];
+        let args = vec![
+            registry,
+            cursor,
+            Bytes::from_static(b"COUNT"),
+            number(count),
+        ];
         page(self.calls.command("SSCAN", args).await.map_err(broken)?)
     }
 
@@ -215,7 +240,10 @@ impl Store {
     /// # Errors
     /// Redis cannot be reached.
     pub async fn heartbeat(&self, channel: &str) -> Result<(), StoreError> {
-        let args = vec![Bytes::copy_from_slice(channel.as_bytes()), Bytes::from_static(b"1")];
+        let args = vec![
+            Bytes::copy_from_slice(channel.as_bytes()),
+            Bytes::from_static(b"1"),
+        ];
         self.calls.command("PUBLISH", args).await.map_err(broken)?;
         Ok(())
     }
@@ -223,10 +251,14 @@ impl Store {
 
 fn page(frame: BytesFrame) -> Result<Page, StoreError> {
     let shape = || StoreError::Internal("a scan answered in another shape".into());
-    let BytesFrame::Array { data, .. } = frame else { return Err(shape()) };
+    let BytesFrame::Array { data, .. } = frame else {
+        return Err(shape());
+    };
     let mut parts = data.into_iter();
-    let (Some(BytesFrame::BlobString { data: cursor, .. }), Some(BytesFrame::Array { data: found, .. })) =
-        (parts.next(), parts.next())
+    let (
+        Some(BytesFrame::BlobString { data: cursor, .. }),
+        Some(BytesFrame::Array { data: found, .. }),
+    ) = (parts.next(), parts.next())
     else {
         return Err(shape());
     };

@@ -87,7 +87,10 @@ pub fn suffix_of(queue: &[u8]) -> Bytes {
 /// The queue that a suffix most likely belongs to: `{x}` without `{` in x means `x`. A guess, since the queue
 /// `{x}` has the same keys; what is configured, recorded or used in a command goes before it.
 pub fn guess(suffix: &[u8]) -> &[u8] {
-    match suffix.strip_prefix(b"{").and_then(|inner| inner.strip_suffix(b"}")) {
+    match suffix
+        .strip_prefix(b"{")
+        .and_then(|inner| inner.strip_suffix(b"}"))
+    {
         Some(inner) if !inner.is_empty() && !inner.contains(&b'{') => inner,
         _ => suffix,
     }
@@ -114,7 +117,10 @@ mod tests {
             assert_eq!(QueueKeys::new(queue.as_bytes()).timeout, timeout);
             let found = suffix(TIMEOUT, timeout.as_bytes()).unwrap();
             assert_eq!(found, suffix_of(queue.as_bytes()));
-            assert_eq!(QueueKeys::new(found).list, QueueKeys::new(queue.as_bytes()).list);
+            assert_eq!(
+                QueueKeys::new(found).list,
+                QueueKeys::new(queue.as_bytes()).list
+            );
         }
         assert_eq!(channel(b"a"), "redisson_delay_queue_channel:{a}");
         assert_eq!(suffix(LIST, b"redisson_delay_queue_timeout:{a}"), None);
@@ -122,9 +128,13 @@ mod tests {
 
     #[test]
     fn guesses() {
-        for (suffix, queue) in
-            [("{a}", "a"), ("x{a}y", "x{a}y"), ("{a}}", "a}"), ("{a{b}", "{a{b}"), ("{}", "{}")]
-        {
+        for (suffix, queue) in [
+            ("{a}", "a"),
+            ("x{a}y", "x{a}y"),
+            ("{a}}", "a}"),
+            ("{a{b}", "{a{b}"),
+            ("{}", "{}"),
+        ] {
             assert_eq!(guess(suffix.as_bytes()), queue.as_bytes(), "{suffix}");
         }
     }

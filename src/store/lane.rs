@@ -37,7 +37,13 @@ impl Lane {
     /// `name` is unique among all lanes of all brokers that ever shared this Redis in the last ten minutes.
     pub fn new(link: Rc<Link>, name: &str, clock: Rc<Clock>, limits: Limits) -> Self {
         let key = Bytes::from(format!("delay_broker_call:{name}"));
-        Self { link, key, number: Cell::new(0), clock, limits }
+        Self {
+            link,
+            key,
+            number: Cell::new(0),
+            clock,
+            limits,
+        }
     }
 
     /// Calls a writing script with the lane's key before `keys`, and number and deadline before `args`.
@@ -84,7 +90,9 @@ impl Lane {
                 None => {}
             }
             if Instant::now() >= deadline {
-                return Err(StoreError::Unavailable(format!("Redis did not answer in time. {why}")));
+                return Err(StoreError::Unavailable(format!(
+                    "Redis did not answer in time. {why}"
+                )));
             }
         }
     }
@@ -99,9 +107,14 @@ impl Lane {
                 return Err(last);
             }
             let keys = std::slice::from_ref(&self.key);
-            match self.link.eval(&SETTLE, keys, [number(self.number.get())]).await {
+            match self
+                .link
+                .eval(&SETTLE, keys, [number(self.number.get())])
+                .await
+            {
                 Ok(answer) if answer.status == "APPLIED" => return self.replayed(answer),
-                Ok(_) => return Ok(Settled::NotApplied),
+                Ok(answer) if answer.status == "NOT" => return Ok(Settled::NotApplied),
+                Ok(_) => return Err("a later call of this lane was applied".into()),
                 Err(LinkError::NotSent(text)) => last = text,
                 Err(LinkError::Refused(text) | LinkError::Broken(text)) => {
                     last = text;

@@ -36,15 +36,19 @@ pub struct Parts {
 pub fn read(member: &[u8]) -> Option<Parts> {
     let legacy = length_at(member, 8).is_some_and(|length| length == member.len() - 16);
     let id_length = usize::from(*member.first()?);
-    let modern =
-        length_at(member, 1 + id_length).is_some_and(|length| length == member.len() - id_length - 9);
+    let modern = length_at(member, 1 + id_length)
+        .is_some_and(|length| length == member.len() - id_length - 9);
     match (modern, legacy) {
         (true, fits_both) if !(fits_both && id_length == 7) => Some(Parts {
             id: 1..1 + id_length,
             payload: 9 + id_length..member.len(),
             format: Format::Modern,
         }),
-        (_, true) => Some(Parts { id: 0..8, payload: 16..member.len(), format: Format::Legacy }),
+        (_, true) => Some(Parts {
+            id: 0..8,
+            payload: 16..member.len(),
+            format: Format::Legacy,
+        }),
         _ => None,
     }
 }
@@ -62,10 +66,25 @@ pub fn message(member: Bytes, score: String, name: Bytes) -> Message {
     match read(&member) {
         Some(parts) => {
             let id = member.get(parts.id).unwrap_or_default().to_vec();
-            let id = Some(MessageId { score: score.clone(), id });
-            Message { id, name, score, payload: member.slice(parts.payload), format: parts.format }
+            let id = Some(MessageId {
+                score: score.clone(),
+                id,
+            });
+            Message {
+                id,
+                name,
+                score,
+                payload: member.slice(parts.payload),
+                format: parts.format,
+            }
         }
-        None => Message { id: None, name, score, payload: member, format: Format::Unreadable },
+        None => Message {
+            id: None,
+            name,
+            score,
+            payload: member,
+            format: Format::Unreadable,
+        },
     }
 }
 
@@ -94,11 +113,20 @@ mod tests {
             ),
             // Any id length is read: 0 and 1 here.
             ("00 0100000000000000 61", Some(("", "61", Format::Modern))),
-            ("01 ff 0100000000000000 61", Some(("ff", "61", Format::Modern))),
+            (
+                "01 ff 0100000000000000 61",
+                Some(("ff", "61", Format::Modern)),
+            ),
             // An old member whose first byte is 07 fits both: the same payload, and legacy.
-            ("07e97df41022b143 0100000000000000 61", Some(("07e97df41022b143", "61", Format::Legacy))),
+            (
+                "07e97df41022b143 0100000000000000 61",
+                Some(("07e97df41022b143", "61", Format::Legacy)),
+            ),
             // An empty payload behind an id that ends in 01 fits both too: modern, not a zero byte.
-            ("08 a0a1a2a3a4a5a601 0000000000000000", Some(("a0a1a2a3a4a5a601", "", Format::Modern))),
+            (
+                "08 a0a1a2a3a4a5a601 0000000000000000",
+                Some(("a0a1a2a3a4a5a601", "", Format::Modern)),
+            ),
             ("", None),
             ("08", None),
             ("08 a0a1a2a3a4a5a6a7 0500000000000000 68656c6c", None),
@@ -107,8 +135,13 @@ mod tests {
         ];
         for (member, expected) in rows {
             let member = hex(member);
-            let found = read(&member)
-                .map(|parts| (member[parts.id].to_vec(), member[parts.payload].to_vec(), parts.format));
+            let found = read(&member).map(|parts| {
+                (
+                    member[parts.id].to_vec(),
+                    member[parts.payload].to_vec(),
+                    parts.format,
+                )
+            });
             let expected = expected.map(|(id, payload, format)| (hex(id), hex(payload), format));
             assert_eq!(found, expected);
         }
@@ -118,6 +151,9 @@ mod tests {
     fn packs_what_it_reads() {
         let mut member = Vec::new();
         pack(&mut member, 0xa0a1_a2a3_a4a5_a6a7, b"hello");
-        assert_eq!(member, hex("08 a0a1a2a3a4a5a6a7 0500000000000000 68656c6c6f"));
+        assert_eq!(
+            member,
+            hex("08 a0a1a2a3a4a5a6a7 0500000000000000 68656c6c6f")
+        );
     }
 }

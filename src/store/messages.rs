@@ -7,8 +7,8 @@ use crate::store::answer::Answer;
 use crate::store::keys::QueueKeys;
 use crate::store::member::message;
 use crate::store::script::{
-    CANCEL, CLEAR, FIRE, GET, INFO, PAUSE, POLL, QUARANTINE_DROP, QUARANTINE_LIST, QUARANTINE_RESTORE,
-    RANGE, RESCHEDULE, RESUME, Script,
+    CANCEL, CLEAR, FIRE, GET, INFO, PAUSE, POLL, QUARANTINE_DROP, QUARANTINE_LIST,
+    QUARANTINE_RESTORE, RANGE, RESCHEDULE, RESUME, Script,
 };
 use crate::store::{Store, StoreError, number};
 
@@ -56,15 +56,26 @@ impl Store {
         more: impl IntoIterator<Item = Bytes>,
     ) -> Result<Answer, StoreError> {
         let k = QueueKeys::new(queue.as_bytes());
-        self.write(script, vec![k.timeout, k.list, k.queue, k.names, k.ids], args(queue, more)).await
+        self.write(
+            script,
+            vec![k.timeout, k.list, k.queue, k.names, k.ids],
+            args(queue, more),
+        )
+        .await
     }
 
     /// Takes messages out; each is atomic.
     ///
     /// # Errors
     /// As every call; applied or not as the error says.
-    pub async fn cancel(&self, queue: &QueueName, messages: &[MessageRef]) -> Result<u64, StoreError> {
-        self.change(&CANCEL, queue, messages.iter().flat_map(pair)).await?.count()
+    pub async fn cancel(
+        &self,
+        queue: &QueueName,
+        messages: &[MessageRef],
+    ) -> Result<u64, StoreError> {
+        self.change(&CANCEL, queue, messages.iter().flat_map(pair))
+            .await?
+            .count()
     }
 
     /// Gives a pending message another due time; the new id and whether it is the head now.
@@ -80,15 +91,30 @@ impl Store {
         let more = pair(which).into_iter().chain([number(due.packed())]);
         let mut answer = self.change(&RESCHEDULE, queue, more).await?;
         let (score, id, head) = (answer.text()?, answer.bytes()?, answer.int()?);
-        Ok((!score.is_empty()).then(|| (MessageId { score, id: id.to_vec() }, head == 1)))
+        Ok((!score.is_empty()).then(|| {
+            (
+                MessageId {
+                    score,
+                    id: id.to_vec(),
+                },
+                head == 1,
+            )
+        }))
     }
 
     /// Makes messages due now.
     ///
     /// # Errors
     /// As every call.
-    pub async fn fire(&self, queue: &QueueName, messages: &[MessageRef]) -> Result<Changed, StoreError> {
-        changed(self.change(&FIRE, queue, messages.iter().flat_map(pair)).await?)
+    pub async fn fire(
+        &self,
+        queue: &QueueName,
+        messages: &[MessageRef],
+    ) -> Result<Changed, StoreError> {
+        changed(
+            self.change(&FIRE, queue, messages.iter().flat_map(pair))
+                .await?,
+        )
     }
 
     /// Drops everything pending.
@@ -124,9 +150,18 @@ impl Store {
     ///
     /// # Errors
     /// As every call.
-    pub async fn pause(&self, queue: &QueueName, duration_ms: Option<u64>) -> Result<(), StoreError> {
+    pub async fn pause(
+        &self,
+        queue: &QueueName,
+        duration_ms: Option<u64>,
+    ) -> Result<(), StoreError> {
         let keys = vec![QueueKeys::new(queue.as_bytes()).queue];
-        self.write(&PAUSE, keys, args(queue, [number(duration_ms.unwrap_or(0))])).await?;
+        self.write(
+            &PAUSE,
+            keys,
+            args(queue, [number(duration_ms.unwrap_or(0))]),
+        )
+        .await?;
         Ok(())
     }
 
@@ -143,10 +178,19 @@ impl Store {
     ///
     /// # Errors
     /// As every reading call: never applied anything.
-    pub async fn get(&self, queue: &QueueName, which: &MessageRef) -> Result<Option<Message>, StoreError> {
+    pub async fn get(
+        &self,
+        queue: &QueueName,
+        which: &MessageRef,
+    ) -> Result<Option<Message>, StoreError> {
         let k = QueueKeys::new(queue.as_bytes());
-        let mut answer =
-            self.read(&GET, &[k.timeout, k.queue, k.names, k.ids], args(queue, pair(which))).await?;
+        let mut answer = self
+            .read(
+                &GET,
+                &[k.timeout, k.queue, k.names, k.ids],
+                args(queue, pair(which)),
+            )
+            .await?;
         let (member, score, name) = (answer.bytes()?, answer.text()?, answer.bytes()?);
         Ok((!score.is_empty()).then(|| message(member, score, name)))
     }
@@ -173,14 +217,19 @@ impl Store {
             Bytes::from(after.score),
             after.prefix,
         ];
-        let mut answer = self.read(&RANGE, &[k.timeout, k.queue, k.ids], args(queue, more)).await?;
+        let mut answer = self
+            .read(&RANGE, &[k.timeout, k.queue, k.ids], args(queue, more))
+            .await?;
         let there_is_more = answer.int()? == 1;
         let mut messages = Vec::with_capacity(answer.len() / 3);
         let mut last = None;
         while !answer.is_empty() {
             let (member, score, name) = (answer.bytes()?, answer.text()?, answer.bytes()?);
             let prefix = member.slice(..member.len().min(PREFIX_MAX));
-            last = Some(Position { score: score.clone(), prefix });
+            last = Some(Position {
+                score: score.clone(),
+                prefix,
+            });
             messages.push(message(member, score, name));
         }
         Ok((messages, last.filter(|_| there_is_more)))
@@ -192,7 +241,14 @@ impl Store {
     /// As every reading call.
     pub async fn info(&self, queue: &QueueName) -> Result<QueueState, StoreError> {
         let k = QueueKeys::new(queue.as_bytes());
-        let keys = [k.destination, k.timeout, k.list, k.queue, k.names, k.quarantine];
+        let keys = [
+            k.destination,
+            k.timeout,
+            k.list,
+            k.queue,
+            k.names,
+            k.quarantine,
+        ];
         let mut answer = self.read(&INFO, &keys, args(queue, [])).await?;
         Ok(QueueState {
             now_us: answer.now_us,
@@ -222,7 +278,9 @@ impl Store {
     ) -> Result<Vec<(String, Bytes)>, StoreError> {
         let k = QueueKeys::new(queue.as_bytes());
         let keys = [k.quarantine, k.queue];
-        let mut answer = self.read(&QUARANTINE_LIST, &keys, args(queue, [number(count)])).await?;
+        let mut answer = self
+            .read(&QUARANTINE_LIST, &keys, args(queue, [number(count)]))
+            .await?;
         let mut members = Vec::with_capacity(answer.len() / 2);
         while !answer.is_empty() {
             let member = answer.bytes()?;
@@ -242,21 +300,37 @@ impl Store {
     ) -> Result<Changed, StoreError> {
         let k = QueueKeys::new(queue.as_bytes());
         let keys = vec![k.timeout, k.list, k.queue, k.quarantine];
-        changed(self.write(&QUARANTINE_RESTORE, keys, args(queue, members)).await?)
+        changed(
+            self.write(&QUARANTINE_RESTORE, keys, args(queue, members))
+                .await?,
+        )
     }
 
     /// Drops members that were put aside; all of them (at most 1,000) if none is named.
     ///
     /// # Errors
     /// As every call.
-    pub async fn quarantine_drop(&self, queue: &QueueName, members: Vec<Bytes>) -> Result<u64, StoreError> {
+    pub async fn quarantine_drop(
+        &self,
+        queue: &QueueName,
+        members: Vec<Bytes>,
+    ) -> Result<u64, StoreError> {
         let k = QueueKeys::new(queue.as_bytes());
-        self.write(&QUARANTINE_DROP, vec![k.queue, k.quarantine], args(queue, members)).await?.count()
+        self.write(
+            &QUARANTINE_DROP,
+            vec![k.queue, k.quarantine],
+            args(queue, members),
+        )
+        .await?
+        .count()
     }
 }
 
 fn changed(mut answer: Answer) -> Result<Changed, StoreError> {
-    Ok(Changed { count: answer.count()?, head: answer.int()? == 1 })
+    Ok(Changed {
+        count: answer.count()?,
+        head: answer.int()? == 1,
+    })
 }
 
 /// The queue's name goes first in every script.

@@ -54,8 +54,20 @@ pub enum StoreError {
 
 /// Words in Redis's error replies that mean: refused before anything was written, and not our fault.
 const REFUSALS: [&str; 14] = [
-    "OOM", "LOADING", "READONLY", "MISCONF", "BUSY", "NOPERM", "NOAUTH", "WRONGPASS", "MASTERDOWN",
-    "CLUSTERDOWN", "NOREPLICAS", "TRYAGAIN", "MOVED", "ASK",
+    "OOM",
+    "LOADING",
+    "READONLY",
+    "MISCONF",
+    "BUSY",
+    "NOPERM",
+    "NOAUTH",
+    "WRONGPASS",
+    "MASTERDOWN",
+    "CLUSTERDOWN",
+    "NOREPLICAS",
+    "TRYAGAIN",
+    "MOVED",
+    "ASK",
 ];
 
 /// Sorts Redis's own error reply. Our scripts validate first and write last, so a refusal is one of the whole.
@@ -63,7 +75,9 @@ pub fn refused(text: &str) -> StoreError {
     // Redis 6 wraps a script's error: "ERR Error running script (call to f_..): @user_script:1: OOM ...".
     let says = |word: &str| text.split([' ', '-', ':']).any(|part| part == word);
     if says("WRONGTYPE") {
-        return StoreError::WrongType { key: text.to_owned() };
+        return StoreError::WrongType {
+            key: text.to_owned(),
+        };
     }
     if REFUSALS.iter().any(|word| says(word)) {
         return StoreError::Unavailable(format!("Redis refused: {text}"));
@@ -104,13 +118,25 @@ impl Store {
         let calls = Link::start("calls", context.clone())?;
         let transfers = Link::start("transfers", context.clone())?;
         let lane = |link: &Rc<Link>, name: String| {
-            Lane::new(link.clone(), &format!("{token}:{name}"), context.clock.clone(), limits)
+            Lane::new(
+                link.clone(),
+                &format!("{token}:{name}"),
+                context.clock.clone(),
+                limits,
+            )
         };
         Ok(Rc::new(Self {
             clock: context.clock.clone(),
             limits,
-            offer_lanes: [lane(&offers, "offer-0".into()), lane(&offers, "offer-1".into())],
-            free_lanes: RefCell::new((0..CALL_LANES).map(|n| lane(&calls, format!("call-{n}"))).collect()),
+            offer_lanes: [
+                lane(&offers, "offer-0".into()),
+                lane(&offers, "offer-1".into()),
+            ],
+            free_lanes: RefCell::new(
+                (0..CALL_LANES)
+                    .map(|n| lane(&calls, format!("call-{n}")))
+                    .collect(),
+            ),
             permits: Semaphore::new(CALL_LANES),
             offers,
             calls,
@@ -120,7 +146,9 @@ impl Store {
 
     /// Whether Redis can be reached on every link.
     pub fn is_up(&self) -> bool {
-        [&self.offers, &self.calls, &self.transfers].iter().all(|link| link.is_up())
+        [&self.offers, &self.calls, &self.transfers]
+            .iter()
+            .all(|link| link.is_up())
     }
 
     /// Waits until Redis can be reached, at most so long.
@@ -170,7 +198,9 @@ impl Store {
                 Err(LinkError::Refused(text)) => return Err(refused(&text)),
                 Err(LinkError::NotSent(text) | LinkError::Broken(text)) => {
                     if tokio::time::Instant::now() >= deadline {
-                        return Err(StoreError::Unavailable(format!("Redis cannot be reached: {text}")));
+                        return Err(StoreError::Unavailable(format!(
+                            "Redis cannot be reached: {text}"
+                        )));
                     }
                 }
             }
@@ -206,15 +236,31 @@ mod tests {
     #[test]
     fn refusals() {
         for (text, applied) in [
-            ("OOM command not allowed when used memory > 'maxmemory'. script: ab", false),
-            ("ERR Error running script (call to f_ab): @user_script:1: -OOM command not allowed", false),
-            ("READONLY You can't write against a read only replica.", false),
+            (
+                "OOM command not allowed when used memory > 'maxmemory'. script: ab",
+                false,
+            ),
+            (
+                "ERR Error running script (call to f_ab): @user_script:1: -OOM command not allowed",
+                false,
+            ),
+            (
+                "READONLY You can't write against a read only replica.",
+                false,
+            ),
             ("LOADING Redis is loading the dataset in memory", false),
             ("BUSY Redis is busy running a script.", false),
             ("ERR user_script:3: attempt to index a nil value", true),
         ] {
-            assert_eq!(matches!(refused(text), StoreError::Internal(_)), applied, "{text}");
+            assert_eq!(
+                matches!(refused(text), StoreError::Internal(_)),
+                applied,
+                "{text}"
+            );
         }
-        assert!(matches!(refused("WRONGTYPE Operation against a key"), StoreError::WrongType { .. }));
+        assert!(matches!(
+            refused("WRONGTYPE Operation against a key"),
+            StoreError::WrongType { .. }
+        ));
     }
 }

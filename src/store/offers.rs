@@ -50,7 +50,12 @@ impl Store {
         let mut keys = Vec::with_capacity(groups.len() * 4);
         for group in groups {
             let k = &group.keys;
-            keys.extend([k.destination.clone(), k.timeout.clone(), k.list.clone(), k.queue.clone()]);
+            keys.extend([
+                k.destination.clone(),
+                k.timeout.clone(),
+                k.list.clone(),
+                k.queue.clone(),
+            ]);
             if group.name.is_some() {
                 keys.extend([k.names.clone(), k.ids.clone()]);
             }
@@ -71,17 +76,24 @@ impl Store {
                 text => Outcome::Failed(failure(text)),
             });
         }
-        Ok(OfferAnswer { now_ms: answer.now_us.div_ceil(1_000), outcomes })
+        Ok(OfferAnswer {
+            now_ms: answer.now_us.div_ceil(1_000),
+            outcomes,
+        })
     }
 }
 
 fn failure(text: &[u8]) -> StoreError {
     if let Some(owner) = text.strip_prefix(b"BADQUEUE ") {
-        return StoreError::BadQueue { owner: owner.to_vec() };
+        return StoreError::BadQueue {
+            owner: owner.to_vec(),
+        };
     }
     let text = String::from_utf8_lossy(text);
     match text.strip_prefix("WRONGTYPE ") {
-        Some(key) => StoreError::WrongType { key: key.to_owned() },
+        Some(key) => StoreError::WrongType {
+            key: key.to_owned(),
+        },
         None => refused(&text),
     }
 }
@@ -93,7 +105,10 @@ fn pack(group: &Group) -> Bytes {
     let _ = rmp::encode::write_array_len(&mut out, if group.name.is_some() { 6 } else { 4 });
     string(&mut out, &group.queue);
     string(&mut out, group.format.as_bytes());
-    let same = group.dues.first().filter(|first| group.dues.iter().all(|due| due == *first));
+    let same = group
+        .dues
+        .first()
+        .filter(|first| group.dues.iter().all(|due| due == *first));
     if let Some(due) = same {
         let _ = rmp::encode::write_sint(&mut out, due.packed());
     } else {
@@ -110,11 +125,14 @@ fn pack(group: &Group) -> Bytes {
     }
     if let Some((name, mode)) = &group.name {
         string(&mut out, name);
-        string(&mut out, match mode {
-            NameMode::Replace => b"",
-            NameMode::Nx => b"NX",
-            NameMode::Xx => b"XX",
-        });
+        string(
+            &mut out,
+            match mode {
+                NameMode::Replace => b"",
+                NameMode::Nx => b"NX",
+                NameMode::Xx => b"XX",
+            },
+        );
     }
     Bytes::from(out)
 }

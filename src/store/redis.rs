@@ -11,9 +11,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fred::clients::WithOptions;
+use fred::clients::{Client, SubscriberClient};
 use fred::interfaces::{ClientLike, EventInterface, PubsubInterface};
-use fred::prelude::{Builder, Client, SubscriberClient, TcpConfig, UnresponsiveConfig};
-use fred::types::config::{Config, ConnectionConfig, Options, ReconnectPolicy, ServerConfig};
+use fred::types::Builder;
+use fred::types::config::{
+    Config, ConnectionConfig, Options, ReconnectPolicy, ServerConfig, TcpConfig, UnresponsiveConfig,
+};
 use fred::types::{ClusterHash, CustomCommand, Value};
 use redis_protocol::resp3::types::BytesFrame;
 use tokio::sync::Notify;
@@ -63,7 +66,9 @@ pub struct LinkContext {
 impl LinkContext {
     fn config(&self) -> Result<Config, String> {
         let mut config = match &self.backend {
-            Backend::Url(url) => Config::from_url(url).map_err(|error| error.details().to_owned())?,
+            Backend::Url(url) => {
+                Config::from_url(url).map_err(|error| error.details().to_owned())?
+            }
             Backend::Unix { path } => Config {
                 server: ServerConfig::Unix { path: path.clone() },
                 ..Config::default()
@@ -80,7 +85,10 @@ impl LinkContext {
             internal_command_timeout: self.connect_timeout,
             max_command_attempts: 1,
             auto_client_setname: false,
-            tcp: TcpConfig { nodelay: Some(true), ..TcpConfig::default() },
+            tcp: TcpConfig {
+                nodelay: Some(true),
+                ..TcpConfig::default()
+            },
             unresponsive: UnresponsiveConfig {
                 max_timeout: Some(Duration::from_secs(5)),
                 interval: Duration::from_secs(1),
@@ -116,7 +124,10 @@ impl Link {
     /// # Errors
     /// A URL that cannot be read.
     pub fn start(name: &'static str, context: LinkContext) -> Result<Rc<Self>, String> {
-        let client = context.builder()?.build().map_err(|error| error.to_string())?;
+        let client = context
+            .builder()?
+            .build()
+            .map_err(|error| error.to_string())?;
         let options = Options {
             max_attempts: Some(1),
             timeout: Some(context.call_timeout),
@@ -161,33 +172,44 @@ impl Link {
         let sent = monotonic_us();
         let reply = match self.send("EVALSHA", values.clone()).await {
             Err(LinkError::Refused(text)) if text.starts_with("NOSCRIPT") => {
-                self.send("SCRIPT", vec!["LOAD".into(), script.source.into()]).await?;
+                self.send("SCRIPT", vec!["LOAD".into(), script.source.into()])
+                    .await?;
                 self.send("EVALSHA", values).await
             }
             reply => reply,
         };
         let received = monotonic_us();
         let answer = Answer::new(reply?).map_err(|error| LinkError::Refused(error.to_string()))?;
-        self.context.metrics.script(script.name, (received - sent) as f64 / 1e6);
+        self.context
+            .metrics
+            .script(script.name, (received - sent) as f64 / 1e6);
         self.sample(sent, received, answer.now_us);
         Ok(answer)
     }
 
     /// Sends one command. Not for anything that writes and must not be lost.
-    pub async fn command(&self, name: &'static str, args: Vec<Bytes>) -> Result<BytesFrame, LinkError> {
-        self.send(name, args.into_iter().map(Value::Bytes).collect()).await
+    pub async fn command(
+        &self,
+        name: &'static str,
+        args: Vec<Bytes>,
+    ) -> Result<BytesFrame, LinkError> {
+        self.send(name, args.into_iter().map(Value::Bytes).collect())
+            .await
     }
 
     async fn send(&self, name: &'static str, args: Vec<Value>) -> Result<BytesFrame, LinkError> {
         if !self.is_up() {
-            return Err(LinkError::NotSent(format!("the link '{}' to Redis is down", self.name)));
+            return Err(LinkError::NotSent(format!(
+                "the link '{}' to Redis is down",
+                self.name
+            )));
         }
         let command = CustomCommand::new_static(name, ClusterHash::Random, false);
         match self.client.custom_raw(command, args).await {
             Ok(BytesFrame::SimpleError { data, .. }) => Err(LinkError::Refused(data.to_string())),
-            Ok(BytesFrame::BlobError { data, .. }) => {
-                Err(LinkError::Refused(String::from_utf8_lossy(&data).into_owned()))
-            }
+            Ok(BytesFrame::BlobError { data, .. }) => Err(LinkError::Refused(
+                String::from_utf8_lossy(&data).into_owned(),
+            )),
             Ok(frame) => Ok(frame),
             Err(error) => Err(LinkError::Broken(error.to_string())),
         }
@@ -226,7 +248,11 @@ impl Link {
 
     async fn load_scripts(&self) {
         for script in ALL {
-            if self.send("SCRIPT", vec!["LOAD".into(), script.source.into()]).await.is_err() {
+            if self
+                .send("SCRIPT", vec!["LOAD".into(), script.source.into()])
+                .await
+                .is_err()
+            {
                 // NOSCRIPT loads it later; a broken link starts over.
                 return;
             }
@@ -296,7 +322,10 @@ pub struct Subscription {
 pub enum Heard {
     /// The link is new, or was lost and is back: everything may have been missed.
     Subscribed,
-    Published { channel: Bytes, message: Bytes },
+    Published {
+        channel: Bytes,
+        message: Bytes,
+    },
     /// Publications were dropped because nobody read them in time.
     Lagged,
 }

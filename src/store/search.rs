@@ -26,15 +26,24 @@ impl Store {
     ///
     /// # Errors
     /// As every call; some may have been removed.
-    pub async fn remove(&self, queue: &QueueName, payload: &Bytes, count: u64) -> Result<u64, StoreError> {
+    pub async fn remove(
+        &self,
+        queue: &QueueName,
+        payload: &Bytes,
+        count: u64,
+    ) -> Result<u64, StoreError> {
         let wanted = if count == 0 { u64::MAX } else { count };
         let mut removed = self.remove_listed(queue, payload, wanted).await?;
         // Messages that only the zset has count too, after all listed ones.
         let mut after = None;
         while removed < wanted {
-            let (found, next) = self.match_pending(queue, std::slice::from_ref(payload), after).await?;
+            let (found, next) = self
+                .match_pending(queue, std::slice::from_ref(payload), after)
+                .await?;
             let members: Vec<Bytes> = found.into_iter().map(|(member, _)| member).collect();
-            removed += self.remove_members(queue, members, wanted - removed).await?;
+            removed += self
+                .remove_members(queue, members, wanted - removed)
+                .await?;
             match next {
                 Some(next) => after = Some(next),
                 None => break,
@@ -47,14 +56,20 @@ impl Store {
     ///
     /// # Errors
     /// As every reading call.
-    pub async fn contains(&self, queue: &QueueName, payloads: &[Bytes]) -> Result<Vec<bool>, StoreError> {
+    pub async fn contains(
+        &self,
+        queue: &QueueName,
+        payloads: &[Bytes],
+    ) -> Result<Vec<bool>, StoreError> {
         let mut contained = vec![false; payloads.len()];
         let mut after = None;
         loop {
             let (found, next) = self.match_pending(queue, payloads, after).await?;
             for (_, which) in found {
                 // The same payload may be asked for more than once.
-                let Some(payload) = payloads.get(which) else { continue };
+                let Some(payload) = payloads.get(which) else {
+                    continue;
+                };
                 for (slot, other) in contained.iter_mut().zip(payloads) {
                     *slot |= other == payload;
                 }
@@ -85,7 +100,9 @@ impl Store {
                 number((wanted - removed).min(REMOVE_MAX as u64)),
                 payload.clone(),
             ];
-            let mut answer = self.read(&MATCH_LISTED, &[k.timeout, k.list, k.queue], args).await?;
+            let mut answer = self
+                .read(&MATCH_LISTED, &[k.timeout, k.list, k.queue], args)
+                .await?;
             if answer.status == "LOST" {
                 (index, anchor, restarts) = (0, Bytes::new(), restarts + 1);
                 continue;
@@ -100,7 +117,9 @@ impl Store {
                     members.push(member);
                 }
             }
-            let gone = self.remove_members(queue, members, wanted - removed).await?;
+            let gone = self
+                .remove_members(queue, members, wanted - removed)
+                .await?;
             removed += gone;
             if next < 0 {
                 break;
@@ -139,9 +158,16 @@ impl Store {
     ) -> Result<(Vec<(Bytes, usize)>, Option<(Bytes, Bytes)>), StoreError> {
         let k = QueueKeys::new(queue.as_bytes());
         let (score, member) = after.unwrap_or_default();
-        let mut args = vec![Bytes::copy_from_slice(queue.as_bytes()), score, member, number(PAGE)];
+        let mut args = vec![
+            Bytes::copy_from_slice(queue.as_bytes()),
+            score,
+            member,
+            number(PAGE),
+        ];
         args.extend(payloads.iter().cloned());
-        let mut answer = self.read(&MATCH_PENDING, &[k.timeout, k.queue], args).await?;
+        let mut answer = self
+            .read(&MATCH_PENDING, &[k.timeout, k.queue], args)
+            .await?;
         let (score, member) = (answer.bytes()?, answer.bytes()?);
         let mut found = Vec::with_capacity(answer.len() / 2);
         while !answer.is_empty() {
