@@ -1,1 +1,14 @@
 //! Delay Broker.
+pub mod batch;
+pub mod broker;
+pub mod clock;
+pub mod command;
+pub mod config;
+pub mod glob;
+pub mod managed;
+pub mod metrics;
+pub mod queue;
+pub mod resp;
+pub mod scheduler;
+pub mod snowflake;
+pub mod store;
