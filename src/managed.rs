@@ -11,6 +11,7 @@
 //! ties their lives together (no parent-death signal, and a process group of its own, so that
 //! Ctrl-C reaches only the broker).
 
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -168,7 +169,7 @@ pub async fn start(settings: &config::Managed) -> Result<Managed, ManagedError> 
 impl Managed {
     /// Starts it again whenever it ends. Never returns; may be dropped at any time, since a
     /// Redis that was not ready yet is told to end then.
-    pub async fn watch(&mut self) {
+    pub async fn watch(&mut self) -> Infallible {
         loop {
             self.revive_once().await;
         }

@@ -116,7 +116,7 @@ fn a_watch_given_up_leaves_nothing_in_the_way() {
             }
         };
         tokio::select! {
-            () = managed.watch() => {}
+            never = managed.watch() => match never {},
             () = answers => {}
         }
         managed.stop().await.unwrap();
