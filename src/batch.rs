@@ -25,7 +25,7 @@ use crate::metrics::Metrics;
 use crate::queue::{Due, NameMode};
 use crate::snowflake::Snowflake;
 use crate::store::keys::QueueKeys;
-use crate::store::offers::{Group, OfferAnswer, Outcome};
+use crate::store::offers::{Group, Outcome};
 use crate::store::{Store, StoreError, member};
 
 /// Bounds of a batch; from the settings.
@@ -44,7 +44,7 @@ const KEYS_KEPT_MAX: usize = 4_096;
 pub struct Batch {
     groups: RefCell<Vec<Group>>,
     ids: RefCell<Vec<Vec<u64>>>,
-    result: OnceCell<Result<OfferAnswer, StoreError>>,
+    result: OnceCell<Result<Vec<Outcome>, StoreError>>,
     done: Notify,
 }
 
@@ -84,31 +84,34 @@ impl Ticket {
 
     /// Calls `with` with the outcome, if there is one yet.
     pub fn outcome<T>(&self, with: impl FnOnce(Told<'_>) -> T) -> Option<T> {
-        let answer = match self.batch.result.get()? {
-            Ok(answer) => answer,
+        let outcomes = match self.batch.result.get()? {
+            Ok(outcomes) => outcomes,
             Err(error) => return Some(with(Told::Failed(error))),
         };
         let groups = self.batch.groups.borrow();
         let ids = self.batch.ids.borrow();
-        let lost = StoreError::Internal("a batch has no outcome for one of its groups".into());
         let (Some(outcome), Some(group), Some(ids)) = (
-            answer.outcomes.get(self.group),
+            outcomes.get(self.group),
             groups.get(self.group),
             ids.get(self.group),
         ) else {
-            return Some(with(Told::Failed(&lost)));
+            let lost = "a batch has no outcome for one of its groups".to_owned();
+            return Some(with(Told::Failed(&StoreError::Internal(lost))));
         };
         Some(match outcome {
             Outcome::Unmet => with(Told::Unmet),
             Outcome::Failed(error) => with(Told::Failed(error)),
-            Outcome::Stored | Outcome::StoredAsHead => {
+            Outcome::Clash => with(Told::Failed(&StoreError::Unavailable(
+                "every id that was tried is taken; is another broker using this node number?".into(),
+            ))),
+            Outcome::Stored { now_ms, .. } => {
                 let range = self.first..self.first + self.count;
                 let dues = group.dues.get(range.clone()).unwrap_or_default();
                 let ids = ids.get(range).unwrap_or_default();
                 let mut stored = dues
                     .iter()
                     .zip(ids)
-                    .map(|(due, id)| (due.ms(answer.now_ms), *id));
+                    .map(|(due, id)| (due.ms(*now_ms), *id));
                 with(Told::Stored(&mut stored))
             }
         })
@@ -396,30 +399,25 @@ impl Open {
 async fn send(offers: Rc<Offers>, lane: usize) {
     let batch = offers.close();
     let closed = offers.closed.borrow().clone();
+    // Nobody pushes into a batch that is no longer open.
+    let mut groups = std::mem::take(&mut *batch.groups.borrow_mut());
+    let mut ids = std::mem::take(&mut *batch.ids.borrow_mut());
     let result = match closed {
         Some(why) => Err(StoreError::Unavailable(why)),
-        None => {
-            // Nobody pushes into a batch that is no longer open.
-            let groups = std::mem::take(&mut *batch.groups.borrow_mut());
-            let result = offers.store.offer(lane, &groups).await;
-            *batch.groups.borrow_mut() = groups;
-            result
-        }
+        None => offers.store(lane, &mut groups, &mut ids).await,
     };
-    if let Ok(answer) = &result {
-        for (group, outcome) in batch.groups.borrow_mut().iter_mut().zip(&answer.outcomes) {
-            // The payloads are Redis's now.
-            group.members = Vec::new();
-            let head = match outcome {
-                Outcome::Stored => None,
-                Outcome::StoredAsHead => group.dues.iter().map(|due| due.ms(answer.now_ms)).min(),
-                Outcome::Unmet | Outcome::Failed(_) => continue,
-            };
+    for (group, outcome) in groups.iter_mut().zip(result.iter().flatten()) {
+        // The payloads are Redis's now.
+        group.members = Vec::new();
+        if let Outcome::Stored { now_ms, head } = outcome {
+            let head = head.then(|| group.dues.iter().map(|due| due.ms(*now_ms)).min());
             offers
                 .stored
-                .stored(&group.keys, group.dues.len() as u64, head);
+                .stored(&group.keys, group.dues.len() as u64, head.flatten());
         }
     }
+    *batch.groups.borrow_mut() = groups;
+    *batch.ids.borrow_mut() = ids;
     // Set once: a batch is sent once.
     let _ = batch.result.set(result);
     batch.done.notify_waiters();
@@ -427,5 +425,50 @@ async fn send(offers: Rc<Offers>, lane: usize) {
     offers.flush();
     if offers.in_flight.get() == 0 {
         offers.idle.notify_waiters();
+    }
+}
+
+/// How often a message whose id is taken gets another one.
+const CLASHES_MAX: usize = 3;
+
+impl Offers {
+    /// Stores the groups of a batch; a message whose id is taken already gets a new id and is stored again.
+    async fn store(
+        &self,
+        lane: usize,
+        groups: &mut [Group],
+        ids: &mut [Vec<u64>],
+    ) -> Result<Vec<Outcome>, StoreError> {
+        let all: Vec<&Group> = groups.iter().collect();
+        let mut outcomes = self.store.offer(lane, &all).await?;
+        for _ in 0..CLASHES_MAX {
+            let clashed = |(place, outcome)| (outcome == &Outcome::Clash).then_some(place);
+            let places: Vec<usize> = outcomes.iter().enumerate().filter_map(clashed).collect();
+            if places.is_empty() {
+                break;
+            }
+            for &place in &places {
+                if let (Some(group), Some(ids)) = (groups.get_mut(place), ids.get_mut(place)) {
+                    let id = self.ids.next(self.clock.now_us() / 1_000);
+                    *ids = vec![id];
+                    let payload = group.members.split_off(member::OVERHEAD.min(group.members.len()));
+                    group.members.clear();
+                    member::pack(&mut group.members, id, &payload);
+                }
+            }
+            let again: Vec<&Group> = places.iter().filter_map(|&place| groups.get(place)).collect();
+            let answered = self.store.offer(lane, &again).await;
+            for (nth, &place) in places.iter().enumerate() {
+                // The others of the batch are stored, whatever becomes of these.
+                let outcome = match &answered {
+                    Ok(outcomes) => outcomes.get(nth).cloned(),
+                    Err(error) => Some(Outcome::Failed(error.clone())),
+                };
+                if let (Some(slot), Some(outcome)) = (outcomes.get_mut(place), outcome) {
+                    *slot = outcome;
+                }
+            }
+        }
+        Ok(outcomes)
     }
 }

@@ -12,9 +12,10 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use crate::batch::{self, Offers, Stored, Ticket};
+pub use crate::batch::Ticket;
+use crate::batch::{self, Offers, Stored};
 use crate::clock::Clock;
-use crate::command::clients::Clients;
+use crate::clients::Clients;
 use crate::config::{Config, MemberFormat};
 use crate::metrics::{Metrics, QueueSnapshot};
 use crate::queue::{Due, Message, MessageId, MessageRef, NameMode, QueueName};

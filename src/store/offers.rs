@@ -25,28 +25,22 @@ pub struct Group {
 /// What became of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    Stored,
-    /// Stored, and its earliest message is the queue's head now.
-    StoredAsHead,
+    /// Delays count from `now_ms`: Redis's TIME rounded up to a millisecond. `head`: its earliest message is
+    /// the queue's head now.
+    Stored { now_ms: u64, head: bool },
     /// A named offer whose condition (NX, XX) did not hold: nothing was done.
     Unmet,
+    /// Nothing was done: another message has this id already, whoever gave it. Another id will do.
+    Clash,
     Failed(StoreError),
 }
 
-/// The answer to a batch.
-pub struct OfferAnswer {
-    /// Redis's time that delays count from: TIME rounded up to a millisecond.
-    pub now_ms: u64,
-    /// One for each group, in order.
-    pub outcomes: Vec<Outcome>,
-}
-
 impl Store {
-    /// Stores a batch. `lane` is 0 or 1 and has no other call under way.
+    /// Stores a batch: an outcome for each group, in order. `lane` is 0 or 1 and has no other call under way.
     ///
     /// # Errors
     /// Those of the call as a whole; a group that fails alone says so in its outcome.
-    pub async fn offer(&self, lane: usize, groups: &[Group]) -> Result<OfferAnswer, StoreError> {
+    pub async fn offer(&self, lane: usize, groups: &[&Group]) -> Result<Vec<Outcome>, StoreError> {
         let mut keys = Vec::with_capacity(groups.len() * 4);
         for group in groups {
             let k = &group.keys;
@@ -60,26 +54,25 @@ impl Store {
                 keys.extend([k.names.clone(), k.ids.clone()]);
             }
         }
-        let args = groups.iter().map(pack).collect();
+        let args = groups.iter().map(|group| pack(group)).collect();
         let lane = self
             .offer_lanes
             .get(lane)
             .ok_or_else(|| StoreError::Internal(format!("there is no offer lane {lane}")))?;
         let mut answer = lane.call(&OFFER, keys, args).await?.served()?;
+        let now_ms = answer.now_us.div_ceil(1_000);
         let mut outcomes = Vec::with_capacity(groups.len());
         for _ in groups {
             let said = answer.bytes()?;
             outcomes.push(match &said[..] {
-                b"0" => Outcome::Stored,
-                b"1" => Outcome::StoredAsHead,
+                b"0" => Outcome::Stored { now_ms, head: false },
+                b"1" => Outcome::Stored { now_ms, head: true },
                 b"2" => Outcome::Unmet,
+                b"CLASH" => Outcome::Clash,
                 text => Outcome::Failed(failure(text)),
             });
         }
-        Ok(OfferAnswer {
-            now_ms: answer.now_us.div_ceil(1_000),
-            outcomes,
-        })
+        Ok(outcomes)
     }
 }
 
