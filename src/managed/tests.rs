@@ -145,15 +145,18 @@ fn refusals() {
         let error = start(&wrong).await.unwrap_err().to_string();
         assert!(error.contains("apt-get install redis-server"), "{error}");
 
-        // Anything that ends at once, with its version looking right.
-        let program = dir.path().join("program");
-        std::fs::write(&program, "#!/bin/sh\necho 'Redis server v=7.0.0'\nexit 3\n").unwrap();
-        let all = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-        std::fs::set_permissions(&program, all).unwrap();
-        wrong.program = Some(program);
-        let error = start(&wrong).await.unwrap_err().to_string();
+        // Files that no version can read: its log says why it ended.
+        let broken = tempfile::tempdir().unwrap();
+        std::fs::create_dir(broken.path().join("appendonlydir")).unwrap();
+        for file in ["appendonlydir/appendonly.aof.manifest", "appendonly.aof"] {
+            std::fs::write(broken.path().join(file), "garbage\n").unwrap();
+        }
+        let error = start(&settings(broken.path()))
+            .await
+            .unwrap_err()
+            .to_string();
         assert!(
-            error.contains("exit status: 3") && error.contains("v=7.0.0"),
+            error.contains("exit status: 1") && error.contains("AOF"),
             "{error}"
         );
 
