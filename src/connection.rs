@@ -200,6 +200,7 @@ impl Connection {
     fn run_request(&mut self) {
         let request = self.reader.request(&self.input);
         let (place, run) = command::run(request, &mut self.session, &self.broker);
+        self.broker.commands.set(self.broker.commands.get() + 1);
         let protocol = self.session.protocol;
         match run {
             Run::Ready(reply) => {

@@ -52,6 +52,7 @@ pub async fn run(
     let grace = Duration::from_secs(config.server.grace_s);
     let broker = Broker::start(config, backend).map_err(ServeError::Backend)?;
     listener.set_nonblocking(true)?;
+    broker.tcp_port.set(listener.local_addr()?.port());
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let (requests, asked) = mpsc::channel(HTTP_WAITING_MAX);
     // Held for as long as it is to answer.

@@ -49,7 +49,7 @@ scripts! {
     REMOVE = "remove" ["guard", "member", "find", "names"];
     MATCH_LISTED = "match_listed" ["guard", "member", "match"];
     MATCH_PENDING = "match_pending" ["guard", "member", "find", "match"];
-    CANCEL = "cancel" ["guard", "member", "find"];
+    CANCEL = "cancel" ["guard", "member", "find", "names"];
     RESCHEDULE = "reschedule" ["guard", "member", "find", "names", "publish"];
     FIRE = "fire" ["guard", "member", "find", "names", "publish"];
     GET = "get" ["guard", "member", "find"];
