@@ -14,8 +14,8 @@ use tokio::task::JoinHandle;
 
 pub use crate::batch::Ticket;
 use crate::batch::{self, Offers, Stored};
-use crate::clock::Clock;
 use crate::clients::Clients;
+use crate::clock::Clock;
 use crate::config::{Config, MemberFormat};
 use crate::metrics::{Metrics, QueueSnapshot, WakeCause};
 use crate::queue::{Due, Message, MessageId, MessageRef, NameMode, QueueName};
@@ -57,6 +57,7 @@ pub struct Broker {
 }
 
 /// A row of DQ.QUEUES.
+#[derive(Clone, Debug, Default)]
 pub struct QueueRow {
     pub name: Bytes,
     pub pending: u64,
@@ -66,6 +67,7 @@ pub struct QueueRow {
 }
 
 /// What DQ.INFO shows: Redis's state now, and this broker's counts since its start.
+#[derive(Clone, Debug, Default)]
 pub struct QueueInfo {
     pub pending: u64,
     /// -1: the destination holds another type.
@@ -88,6 +90,7 @@ pub struct QueueInfo {
 }
 
 /// What INFO shows of the broker.
+#[derive(Clone, Debug, Default)]
 pub struct ServerInfo {
     pub run_id: String,
     pub tcp_port: u16,
@@ -302,11 +305,8 @@ impl Broker {
             return Ok(None);
         };
         if head && let Some(due) = moment(&id.score) {
-            self.host.hint(
-                &QueueKeys::new(queue.as_bytes()),
-                due,
-                WakeCause::Offer,
-            );
+            self.host
+                .hint(&QueueKeys::new(queue.as_bytes()), due, WakeCause::Offer);
         }
         Ok(Some(id))
     }
@@ -318,11 +318,8 @@ impl Broker {
     ) -> Result<u64, StoreError> {
         let fired = self.store.fire(queue, &messages).await?;
         if fired.count > 0 {
-            self.host.hint(
-                &QueueKeys::new(queue.as_bytes()),
-                0,
-                WakeCause::Offer,
-            );
+            self.host
+                .hint(&QueueKeys::new(queue.as_bytes()), 0, WakeCause::Offer);
         }
         Ok(fired.count)
     }
@@ -415,10 +412,8 @@ impl Broker {
 
     pub async fn resume(&self, queue: &QueueName) -> Result<(), StoreError> {
         self.store.resume(queue).await?;
-        self.host.look(
-            &QueueKeys::new(queue.as_bytes()),
-            WakeCause::Offer,
-        );
+        self.host
+            .look(&QueueKeys::new(queue.as_bytes()), WakeCause::Offer);
         Ok(())
     }
 
@@ -439,10 +434,8 @@ impl Broker {
     ) -> Result<u64, StoreError> {
         let restored = self.store.quarantine_restore(queue, members).await?;
         if restored.head {
-            self.host.look(
-                &QueueKeys::new(queue.as_bytes()),
-                WakeCause::Offer,
-            );
+            self.host
+                .look(&QueueKeys::new(queue.as_bytes()), WakeCause::Offer);
         }
         Ok(restored.count)
     }
@@ -529,9 +522,15 @@ impl Broker {
     pub fn server_info(&self) -> ServerInfo {
         let up = |up: bool| if up { "up" } else { "down" }.to_owned();
         let broker = vec![
-            ("delay_broker_version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
+            (
+                "delay_broker_version".to_owned(),
+                env!("CARGO_PKG_VERSION").to_owned(),
+            ),
             ("queues_known".to_owned(), self.host.len().to_string()),
-            ("offers_waiting".to_owned(), self.offers.waiting().to_string()),
+            (
+                "offers_waiting".to_owned(),
+                self.offers.waiting().to_string(),
+            ),
             ("redis_link".to_owned(), up(self.store.is_up())),
         ];
         ServerInfo {
@@ -566,7 +565,9 @@ impl Broker {
             let mut sums = BTreeMap::new();
             for (name, stats) in names.iter().zip(stats) {
                 let metrics = self.metrics.queue(name);
-                let sum = sums.entry(metrics.label().to_owned()).or_insert((metrics, 0, 0));
+                let sum = sums
+                    .entry(metrics.label().to_owned())
+                    .or_insert((metrics, 0, 0));
                 sum.1 += stats.pending.max(0);
                 sum.2 += stats.ready.max(0);
             }
@@ -661,7 +662,10 @@ async fn configure(broker: Rc<Broker>) {
 /// Memory of this process, as the kernel counts it.
 fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    let pages = statm
+        .split(' ')
+        .nth(1)
+        .and_then(|pages| pages.parse::<u64>().ok());
     pages.unwrap_or(0) * rustix::param::page_size() as u64
 }
 
