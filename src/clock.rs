@@ -108,7 +108,10 @@ mod tests {
     #[test]
     fn the_least_round_trip_wins_until_it_is_old() {
         let clock = Clock::default();
-        assert_eq!(clock.sample(BASE, BASE + 1_000, 50_000_500), Sampled::Stepped);
+        assert_eq!(
+            clock.sample(BASE, BASE + 1_000, 50_000_500),
+            Sampled::Stepped
+        );
         let first = clock.estimate.get().unwrap().offset;
         // A slower answer that agrees within its round trip changes nothing.
         assert_eq!(clock.sample(BASE, BASE + 1_800, 50_000_100), Sampled::Kept);

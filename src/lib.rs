@@ -1,8 +1,79 @@
-//! Delay Broker.
-pub mod clients;
-pub mod clock;
-pub mod command;
-pub mod glob;
-pub mod queue;
+//! Delay Broker: a daemon that speaks RESP and delivers delayed messages into Redis lists, on time.
+//!
+//! Two ways cross the program, and meet in [`store`] and nowhere else:
+//!
+//! ```text
+//! a command:   socket -> request -> command -> batch -> script -> Redis
+//!              server     resp      command    batch    store     lua/
+//!              connection
+//!
+//! a due item:  wake-up -> timer -> transfer -> script -> Redis
+//!              scheduler::wakeup   host        store     lua/transfer.lua
+//!                         wheel    queue_loop
+//! ```
+//!
+//! What stays true:
+//!
+//! 1. `resp` knows no command and no socket: bytes in, `Request` out; `Reply` in, bytes out.
+//! 2. A command knows no socket and no Redis: arguments in, `Reply` out.
+//! 3. Only `store` talks to Redis; only `lua/` decides what a change of state is.
+//! 4. Redis's TIME, read inside the scripts, decides what is due. The broker's clock only says how
+//!    long to wait. Nothing of ours is delivered early.
+//! 5. A wake-up is a hint. Lost, late or doubled it costs time, never a message.
+//! 6. A write whose outcome is unknown is settled, never blindly repeated (`store::lane`).
+//! 7. One thread owns all of this; each piece of mutable state has one owner on it.
+//!
+//! Words: *queue* (a name, and the list that due payloads are appended to), *message* (payload,
+//! due time, id, perhaps a name), *member* (a message as packed into zset and list), *score* (its
+//! due time there, Unix ms), *offer*, *remove* (by payload), *cancel* (by id or name), *transfer*
+//! (due members to the destination list), *head* (the member with the least score), *hint*
+//! (somebody says when a queue has something due), *ticket* (a claim on a batch's outcome), *lane*
+//! (one writing call at a time, with a number), *quarantine* (members that cannot be read).
+//!
+//! The modules stand in reading order.
+
+// A test may stop at what it did not expect; its tables are as wide as they must be.
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::panic, clippy::type_complexity)
+)]
+
+pub mod server;
+
+pub mod connection;
+
 pub mod resp;
+
+pub mod command;
+
+pub mod broker;
+
+pub mod batch;
+
+pub mod store;
+
 pub mod scheduler;
+
+pub mod queue;
+
+pub mod snowflake;
+
+pub mod clock;
+
+pub mod clients;
+
+pub mod config;
+
+pub mod metrics;
+
+pub mod http;
+
+pub mod managed;
+
+pub mod listen;
+
+pub mod logs;
+
+pub mod shutdown;
+
+pub mod glob;

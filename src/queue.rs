@@ -196,6 +196,14 @@ impl Due {
         Ok(Self::At(u64::try_from(ms).unwrap_or(0)))
     }
 
+    /// The due time in Unix ms of what was stored at `now_ms` of Redis's clock.
+    pub fn ms(self, now_ms: u64) -> u64 {
+        match self {
+            Self::In(delay_ms) => now_ms + delay_ms,
+            Self::At(ms) => ms.max(now_ms),
+        }
+    }
+
     /// One integer for the scripts: a delay as it is, a moment negated.
     pub fn packed(self) -> i64 {
         match self {

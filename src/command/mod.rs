@@ -17,6 +17,7 @@ use crate::queue::Shown;
 use crate::resp::{Reply, Request};
 use crate::store::StoreError;
 
+pub mod answer;
 pub mod args;
 mod auth;
 mod basic;
@@ -49,6 +50,7 @@ pub mod session;
 mod size;
 mod usage;
 
+pub use answer::{Counts, answer};
 pub use args::{ArgError, Args, Rules};
 pub use session::Session;
 
@@ -359,6 +361,7 @@ impl From<Failure> for Reply {
                     "WRONGTYPE the key {key} holds a value of another type; nothing was changed"
                 )
             }
+            Failure::Store(error @ StoreError::BadCursor) => format!("ERR {error}"),
             Failure::Store(StoreError::Unavailable(why)) => format!("UNAVAILABLE {why}"),
             Failure::Store(StoreError::Uncertain(why)) => format!("UNCERTAIN {why}"),
             Failure::Store(StoreError::Internal(why)) => format!("INTERNAL {why}"),

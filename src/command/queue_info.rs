@@ -71,13 +71,22 @@ fn reply(name: Reply, info: broker::QueueInfo) -> Reply {
         ("format", info.format.into()),
         ("ttl_ms", info.ttl_ms.map_or(Reply::Null, Reply::count)),
         ("since", Reply::count(info.since)),
-        ("offered", Reply::count(info.offered)),
-        ("delivered", Reply::count(info.delivered)),
-        ("cancelled", Reply::count(info.cancelled)),
-        ("removed", Reply::count(info.removed)),
-        ("lateness_p50_ms", Reply::Double(info.lateness_p50_ms)),
-        ("lateness_p99_ms", Reply::Double(info.lateness_p99_ms)),
-        ("lateness_max_ms", Reply::Double(info.lateness_max_ms)),
+        ("offered", Reply::count(info.counts.offered)),
+        ("delivered", Reply::count(info.counts.delivered)),
+        ("cancelled", Reply::count(info.counts.cancelled)),
+        ("removed", Reply::count(info.counts.removed)),
+        (
+            "lateness_p50_ms",
+            Reply::Double(info.counts.lateness_p50_ms),
+        ),
+        (
+            "lateness_p99_ms",
+            Reply::Double(info.counts.lateness_p99_ms),
+        ),
+        (
+            "lateness_max_ms",
+            Reply::Double(info.counts.lateness_max_ms),
+        ),
     ])
 }
 

@@ -3,5 +3,8 @@
 //! [`queue_loop`] decides for one queue, [`wheel`] knows when to wake which, [`host`] waits for all of them and
 //! asks Redis, [`wakeup`] listens to publications, [`discovery`] finds queues and scans their heads.
 
+pub mod discovery;
+pub mod host;
 pub mod queue_loop;
+pub mod wakeup;
 pub mod wheel;

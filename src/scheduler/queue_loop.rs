@@ -28,9 +28,12 @@ const FRUITLESS_MAX_MS: u64 = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Look at the queue whatever is armed: it was found, the subscription is new, the clock stepped, or a scan
-    /// saw an overdue head. Ends a wait after a failure.
+    /// Look at the queue whatever is armed: it was found, resumed, the subscription is new, or the clock stepped.
+    /// Ends a wait after a failure.
     Look,
+    /// A scan saw that the head is overdue. Like a look, but a wait after a failure goes on, and a transfer under
+    /// way is answer enough.
+    Overdue,
     /// Somebody says that a message is due at this moment: a publication, an own offer, a scan.
     Hint(Moment),
     /// The armed moment has come.
@@ -72,14 +75,16 @@ pub struct QueueLoop {
 }
 
 impl QueueLoop {
-    /// Whether a transfer is under way.
-    pub fn in_flight(&self) -> bool {
-        self.in_flight
+    /// Whether nothing is under way and nothing is waited for: the loop may be dropped if its queue is empty.
+    pub fn is_idle(&self) -> bool {
+        !self.in_flight && self.armed.is_none()
     }
 
     pub fn on(&mut self, event: Event, now: Moment, backoff: Backoff) -> Next {
         match event {
             Event::Look => self.look(),
+            Event::Overdue if self.in_flight || self.failures > 0 => Next::Stay,
+            Event::Overdue => self.transfer(),
             Event::Hint(due) => self.hint(due, now),
             Event::Elapsed => {
                 self.armed = None;
@@ -88,7 +93,11 @@ impl QueueLoop {
             Event::Moved { any, next } => {
                 self.answered();
                 self.failures = 0;
-                self.fruitless = if any { 0 } else { self.fruitless.saturating_add(1) };
+                self.fruitless = if any {
+                    0
+                } else {
+                    self.fruitless.saturating_add(1)
+                };
                 self.after_answer(next, now)
             }
             Event::Paused { until } => {
@@ -108,7 +117,9 @@ impl QueueLoop {
                 self.failures = self.failures.saturating_add(1);
                 self.hinted = None;
                 self.look_again = false;
-                let wait = backoff.min_ms.saturating_mul(1 << (self.failures - 1).min(20));
+                let wait = backoff
+                    .min_ms
+                    .saturating_mul(1 << (self.failures - 1).min(20));
                 self.wait_until(now + wait.min(backoff.max_ms))
             }
         }
@@ -191,7 +202,10 @@ impl QueueLoop {
 mod tests {
     use super::*;
 
-    const BACKOFF: Backoff = Backoff { min_ms: 50, max_ms: 5_000 };
+    const BACKOFF: Backoff = Backoff {
+        min_ms: 50,
+        max_ms: 5_000,
+    };
 
     fn moved(any: bool, next: Option<Moment>) -> Event {
         Event::Moved { any, next }
@@ -200,108 +214,163 @@ mod tests {
     /// Each row is a life: at `now` this happens, and that is to be done.
     #[test]
     fn table() {
-        use Event::{Elapsed, Failed, Hint, Look, Paused};
+        use Event::{Elapsed, Failed, Hint, Look, Overdue, Paused};
         use Next::{End, Sleep, Stay, Transfer, WaitUntil};
         let rows: &[(&str, &[(Moment, Event, Next)])] = &[
-            ("found, waits for its head, transfers, ends", &[
-                (0, Look, Transfer),
-                (0, moved(false, Some(500)), WaitUntil(500)),
-                (500, Elapsed, Transfer),
-                (501, moved(true, None), End),
-            ]),
-            ("a full transfer goes on at once", &[
-                (0, Look, Transfer),
-                (1, moved(true, Some(0)), Transfer),
-                (2, moved(true, Some(9)), WaitUntil(9)),
-            ]),
-            ("an earlier hint moves the wait, a later one does not", &[
-                (0, Look, Transfer),
-                (0, moved(false, Some(500)), WaitUntil(500)),
-                (1, Hint(800), Stay),
-                (1, Hint(500), Stay),
-                (1, Hint(300), WaitUntil(300)),
-                (2, Hint(400), Stay),
-                (3, Hint(3), Transfer),
-            ]),
-            ("a late reply does not postpone a hint that came after the call was sent", &[
-                (0, Look, Transfer),
-                (1, Hint(30), Stay),
-                (2, Hint(20), Stay),
-                (3, moved(false, Some(50_000)), WaitUntil(20)),
-            ]),
-            ("nor does an empty answer", &[
-                (0, Look, Transfer),
-                (1, Hint(20), Stay),
-                (3, moved(false, None), WaitUntil(20)),
-                (20, Elapsed, Transfer),
-                (20, moved(true, None), End),
-            ]),
-            ("a hint from before the call is answered by it", &[
-                (0, Hint(20), WaitUntil(20)),
-                (5, Look, Transfer),
-                (6, moved(false, Some(70)), WaitUntil(70)),
-            ]),
-            ("a look during a transfer is not lost", &[
-                (0, Look, Transfer),
-                (1, Look, Stay),
-                (2, moved(true, Some(900)), Transfer),
-                (3, moved(false, Some(900)), WaitUntil(900)),
-            ]),
-            ("failures back off, hints wait, a look ends it", &[
-                (0, Look, Transfer),
-                (0, Failed, WaitUntil(50)),
-                (10, Hint(0), Stay),
-                (50, Elapsed, Transfer),
-                (50, Failed, WaitUntil(150)),
-                (60, Look, Transfer),
-                (61, Failed, WaitUntil(261)),
-                (261, Elapsed, Transfer),
-                (262, moved(true, None), End),
-            ]),
-            ("a paused queue ignores hints, ends by itself", &[
-                (0, Look, Transfer),
-                (0, Paused { until: Some(1_000) }, WaitUntil(1_000)),
-                (5, Hint(5), Stay),
-                (1_000, Elapsed, Transfer),
-                (1_000, moved(true, None), End),
-            ]),
-            ("or sleeps until somebody looks; resumed during the call counts", &[
-                (0, Look, Transfer),
-                (0, Paused { until: None }, Sleep),
-                (5, Hint(5), Stay),
-                (9, Look, Transfer),
-                (9, Look, Stay),
-                (9, Paused { until: None }, Transfer),
-                (9, moved(false, None), End),
-            ]),
-            ("a huge score arms nothing", &[
-                (0, Look, Transfer),
-                (0, moved(false, Some(SCORE_END)), Sleep),
-                (1, Hint(u64::MAX), Stay),
-                (2, Hint(40), WaitUntil(40)),
-            ]),
-            ("hints that lead to nothing are throttled, real heads are not", &[
-                (0, Hint(0), Transfer),
-                (0, moved(false, None), End),
-                (0, Hint(0), Transfer),
-                (0, moved(false, None), End),
-                (0, Hint(0), Transfer),
-                (0, moved(false, None), End),
-                (0, Hint(0), Transfer),
-                (0, moved(false, None), End),
-                (0, Hint(0), WaitUntil(2)),
-                (1, Hint(0), Stay),
-                (2, Elapsed, Transfer),
-                (2, moved(false, Some(3)), WaitUntil(3)),
-                (3, Elapsed, Transfer),
-                (3, moved(true, None), End),
-                (3, Hint(0), Transfer),
-            ]),
+            (
+                "found, waits for its head, transfers, ends",
+                &[
+                    (0, Look, Transfer),
+                    (0, moved(false, Some(500)), WaitUntil(500)),
+                    (500, Elapsed, Transfer),
+                    (501, moved(true, None), End),
+                ],
+            ),
+            (
+                "a full transfer goes on at once",
+                &[
+                    (0, Look, Transfer),
+                    (1, moved(true, Some(0)), Transfer),
+                    (2, moved(true, Some(9)), WaitUntil(9)),
+                ],
+            ),
+            (
+                "an earlier hint moves the wait, a later one does not",
+                &[
+                    (0, Look, Transfer),
+                    (0, moved(false, Some(500)), WaitUntil(500)),
+                    (1, Hint(800), Stay),
+                    (1, Hint(500), Stay),
+                    (1, Hint(300), WaitUntil(300)),
+                    (2, Hint(400), Stay),
+                    (3, Hint(3), Transfer),
+                ],
+            ),
+            (
+                "a late reply does not postpone a hint that came after the call was sent",
+                &[
+                    (0, Look, Transfer),
+                    (1, Hint(30), Stay),
+                    (2, Hint(20), Stay),
+                    (3, moved(false, Some(50_000)), WaitUntil(20)),
+                ],
+            ),
+            (
+                "nor does an empty answer",
+                &[
+                    (0, Look, Transfer),
+                    (1, Hint(20), Stay),
+                    (3, moved(false, None), WaitUntil(20)),
+                    (20, Elapsed, Transfer),
+                    (20, moved(true, None), End),
+                ],
+            ),
+            (
+                "a hint from before the call is answered by it",
+                &[
+                    (0, Hint(20), WaitUntil(20)),
+                    (5, Look, Transfer),
+                    (6, moved(false, Some(70)), WaitUntil(70)),
+                ],
+            ),
+            (
+                "a look during a transfer is not lost",
+                &[
+                    (0, Look, Transfer),
+                    (1, Look, Stay),
+                    (2, moved(true, Some(900)), Transfer),
+                    (3, moved(false, Some(900)), WaitUntil(900)),
+                ],
+            ),
+            (
+                "failures back off, hints wait, a look ends it",
+                &[
+                    (0, Look, Transfer),
+                    (0, Failed, WaitUntil(50)),
+                    (10, Hint(0), Stay),
+                    (50, Elapsed, Transfer),
+                    (50, Failed, WaitUntil(150)),
+                    (60, Look, Transfer),
+                    (61, Failed, WaitUntil(261)),
+                    (261, Elapsed, Transfer),
+                    (262, moved(true, None), End),
+                ],
+            ),
+            (
+                "a paused queue ignores hints, ends by itself",
+                &[
+                    (0, Look, Transfer),
+                    (0, Paused { until: Some(1_000) }, WaitUntil(1_000)),
+                    (5, Hint(5), Stay),
+                    (1_000, Elapsed, Transfer),
+                    (1_000, moved(true, None), End),
+                ],
+            ),
+            (
+                "or sleeps until somebody looks; resumed during the call counts",
+                &[
+                    (0, Look, Transfer),
+                    (0, Paused { until: None }, Sleep),
+                    (5, Hint(5), Stay),
+                    (9, Look, Transfer),
+                    (9, Look, Stay),
+                    (9, Paused { until: None }, Transfer),
+                    (9, moved(false, None), End),
+                ],
+            ),
+            (
+                "a scan finds what no wake-up told, and leaves failures alone",
+                &[
+                    (0, Look, Transfer),
+                    (1, Overdue, Stay),
+                    (2, moved(false, Some(900)), WaitUntil(900)),
+                    (3, Overdue, Transfer),
+                    (3, Failed, WaitUntil(53)),
+                    (4, Overdue, Stay),
+                    (53, Elapsed, Transfer),
+                    (53, Paused { until: None }, Sleep),
+                    (54, Overdue, Transfer),
+                    (55, Paused { until: None }, Sleep),
+                ],
+            ),
+            (
+                "a huge score arms nothing",
+                &[
+                    (0, Look, Transfer),
+                    (0, moved(false, Some(SCORE_END)), Sleep),
+                    (1, Hint(u64::MAX), Stay),
+                    (2, Hint(40), WaitUntil(40)),
+                ],
+            ),
+            (
+                "hints that lead to nothing are throttled, real heads are not",
+                &[
+                    (0, Hint(0), Transfer),
+                    (0, moved(false, None), End),
+                    (0, Hint(0), Transfer),
+                    (0, moved(false, None), End),
+                    (0, Hint(0), Transfer),
+                    (0, moved(false, None), End),
+                    (0, Hint(0), Transfer),
+                    (0, moved(false, None), End),
+                    (0, Hint(0), WaitUntil(2)),
+                    (1, Hint(0), Stay),
+                    (2, Elapsed, Transfer),
+                    (2, moved(false, Some(3)), WaitUntil(3)),
+                    (3, Elapsed, Transfer),
+                    (3, moved(true, None), End),
+                    (3, Hint(0), Transfer),
+                ],
+            ),
         ];
         for (name, life) in rows {
             let mut state = QueueLoop::default();
             for (step, &(now, event, next)) in life.iter().enumerate() {
-                assert_eq!(state.on(event, now, BACKOFF), next, "{name}, step {step}: {event:?} at {now}");
+                assert_eq!(
+                    state.on(event, now, BACKOFF),
+                    next,
+                    "{name}, step {step}: {event:?} at {now}"
+                );
             }
         }
     }
@@ -333,7 +402,7 @@ mod tests {
         for _ in 0..100_000 {
             now += random(5);
             let due = now + random(50);
-            let event = match (state.in_flight(), random(4)) {
+            let event = match (state.in_flight, random(4)) {
                 (true, 0) => Event::Failed,
                 (true, 1) => moved(random(2) == 0, Some(due)),
                 (true, _) | (false, 0) => Event::Hint(due),
@@ -342,12 +411,15 @@ mod tests {
                 (false, _) => Event::Hint(now + random(10)),
             };
             state.on(event, now, BACKOFF);
-            let woken = state.in_flight() || state.armed.is_some();
+            let woken = state.in_flight || state.armed.is_some();
             assert!(woken, "after {event:?} at {now}: {state:?}");
             if let (Event::Hint(due), false, 0, 0..=FRUITLESS_FREE) =
-                (event, state.in_flight(), state.failures, state.fruitless)
+                (event, state.in_flight, state.failures, state.fruitless)
             {
-                assert!(state.armed.is_some_and(|armed| armed <= due), "{event:?}: {state:?}");
+                assert!(
+                    state.armed.is_some_and(|armed| armed <= due),
+                    "{event:?}: {state:?}"
+                );
             }
         }
     }

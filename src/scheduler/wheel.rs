@@ -88,7 +88,8 @@ impl Wheel {
 
     /// The earliest armed tick.
     pub fn next(&self) -> Option<u64> {
-        self.next_near().or_else(|| self.far.first().map(|&(tick, _)| tick))
+        self.next_near()
+            .or_else(|| self.far.first().map(|&(tick, _)| tick))
     }
 
     /// Hands out every token armed at or before `now`, earliest first, and moves the base behind it.
@@ -99,7 +100,11 @@ impl Wheel {
             }
             let slot = (tick % SLOTS) as usize;
             self.mark(slot, false);
-            let tokens = self.slots.get_mut(slot).map(std::mem::take).unwrap_or_default();
+            let tokens = self
+                .slots
+                .get_mut(slot)
+                .map(std::mem::take)
+                .unwrap_or_default();
             for &token in &tokens {
                 self.set_place(token, Place::Nowhere);
             }
@@ -199,7 +204,10 @@ mod tests {
     #[test]
     fn table() {
         // (armed as (token, ms after start), then (advance to ms after start, tokens woken, next))
-        type Row = (&'static [(usize, i64)], &'static [(i64, &'static [usize], Option<i64>)]);
+        type Row = (
+            &'static [(usize, i64)],
+            &'static [(i64, &'static [usize], Option<i64>)],
+        );
         let rows: &[Row] = &[
             (&[], &[(0, &[], None), (9_000_000, &[], None)]),
             (&[(1, 5)], &[(4, &[], Some(5)), (5, &[1], None)]),
@@ -209,12 +217,28 @@ mod tests {
             (&[(1, 5), (1, 9)], &[(8, &[], Some(9)), (9, &[1], None)]),
             (&[(1, 9), (1, 5)], &[(5, &[1], None), (9, &[], None)]),
             // Around the ring, over its edge, and an hour away.
-            (&[(1, 4095), (2, 4096)], &[(4094, &[], Some(4095)), (4095, &[1], Some(4096)), (4096, &[2], None)]),
-            (&[(3, 3_600_000)], &[(3_599_999, &[], Some(3_600_000)), (3_600_000, &[3], None)]),
+            (
+                &[(1, 4095), (2, 4096)],
+                &[
+                    (4094, &[], Some(4095)),
+                    (4095, &[1], Some(4096)),
+                    (4096, &[2], None),
+                ],
+            ),
+            (
+                &[(3, 3_600_000)],
+                &[(3_599_999, &[], Some(3_600_000)), (3_600_000, &[3], None)],
+            ),
             // A sleep longer than the wheel hands out everything, earliest first.
-            (&[(1, 10), (2, 9_000), (3, 20)], &[(10_000, &[1, 3, 2], None)]),
+            (
+                &[(1, 10), (2, 9_000), (3, 20)],
+                &[(10_000, &[1, 3, 2], None)],
+            ),
             // Many in one millisecond, one of them moved away.
-            (&[(1, 7), (2, 7), (3, 7), (1, 8)], &[(7, &[3, 2], Some(8)), (8, &[1], None)]),
+            (
+                &[(1, 7), (2, 7), (3, 7), (1, 8)],
+                &[(7, &[3, 2], Some(8)), (8, &[1], None)],
+            ),
         ];
         for (armed, steps) in rows {
             let mut wheel = Wheel::new(START);
@@ -222,7 +246,11 @@ mod tests {
                 wheel.arm(token, START.saturating_add_signed(after));
             }
             for &(now, woken, next) in *steps {
-                assert_eq!(fired(&mut wheel, START.saturating_add_signed(now)), woken, "{armed:?} at {now}");
+                assert_eq!(
+                    fired(&mut wheel, START.saturating_add_signed(now)),
+                    woken,
+                    "{armed:?} at {now}"
+                );
                 assert_eq!(
                     wheel.next(),
                     next.map(|after| START.saturating_add_signed(after)),
@@ -276,8 +304,11 @@ mod tests {
                 _ => {
                     let longest = if random(20) == 0 { 12_000 } else { 40 };
                     now += random(longest);
-                    let mut expected: Vec<usize> =
-                        model.iter().filter(|(tick, _)| *tick <= now).map(|(_, token)| *token).collect();
+                    let mut expected: Vec<usize> = model
+                        .iter()
+                        .filter(|(tick, _)| *tick <= now)
+                        .map(|(_, token)| *token)
+                        .collect();
                     model.retain(|(tick, _)| *tick > now);
                     let mut woken = fired(&mut wheel, now);
                     woken.sort_unstable();

@@ -1,0 +1,25 @@
+# What is typed by people and by CI. `make run ARGS='--listen 127.0.0.1:7000'` passes flags on.
+
+ARGS ?=
+
+.PHONY: help run test lint redis
+
+help:
+	@echo "make run    build, start the broker with a Redis of its own, say what to type next"
+	@echo "make test   all tests, each process with a Redis of its own"
+	@echo "make lint   formatting and clippy, as CI asks for"
+	@echo "Both install redis-server first where it is missing (Debian), or say what to install."
+
+# `exec` all the way down: Ctrl-C reaches the broker itself, and make waits for its stop.
+run: redis
+	@exec cargo run --release --locked -- --hints $(ARGS)
+
+test: redis
+	cargo test --locked
+
+lint:
+	cargo fmt --check
+	cargo clippy --locked --all-targets -- -D warnings
+
+redis:
+	@.ci/install-redis

@@ -1,0 +1,40 @@
+-- Take out exactly these members; each that is still pending counts.
+--
+-- KEYS[1]   string  call       number and reply of this link's last call
+-- KEYS[2]   zset    timeout    member -> due, Unix ms
+-- KEYS[3]   list    list       the members in offer order
+-- KEYS[4]   hash    queue_key  true name of the queue
+-- KEYS[5]   hash    names      name -> message id
+-- KEYS[6]   hash    ids        hex of the id -> name
+-- ARGV[1]   int     number     of this call
+-- ARGV[2]   int     valid_until_ms
+-- ARGV[3]   text    queue
+-- ARGV[4..] bytes   members
+-- RETURN    { now_us, 'OK', removed }, { now_us, 'LATE' | 'SETTLED' },
+--           { now_us, 'WRONGTYPE', key }, { now_us, 'BADQUEUE', true name }
+-- COST      O(log pending) and one LREM from the nearer end for each member
+
+local call_key, timeout, list, queue_key, names, ids = unpack(KEYS)
+local number, valid_until_ms, queue = ARGV[1], ARGV[2], ARGV[3]
+
+local time = redis.call('TIME')
+local now_us = time[1] * 1000000 + time[2]
+local refused = guard(call_key, number, valid_until_ms, now_us / 1000)
+if refused then return { now_us, refused } end
+refused = refuse(now_us, queue_key, queue, {
+  timeout, 'zset', list, 'list', names, 'hash', ids, 'hash',
+})
+if refused then return applied(call_key, number, refused) end
+
+local removed, taken = 0, {}
+for i = 4, #ARGV do
+  local member = ARGV[i]
+  if redis.call('ZREM', timeout, member) == 1 then
+    local _, id = read(member)
+    unlist(list, member, id)
+    removed = removed + 1
+    if id then taken[#taken + 1] = hex(id) end
+  end
+end
+forget(names, ids, taken)
+return applied(call_key, number, { now_us, 'OK', removed })

@@ -1,0 +1,130 @@
+-- Move the messages that are due to the end of the destination, unreadable ones to quarantine.
+--
+-- KEYS[1]  list  destination    bare payloads
+-- KEYS[2]  zset  timeout        member -> due, Unix ms
+-- KEYS[3]  list  list           the members in offer order
+-- KEYS[4]  hash  queue_key      true name, pause
+-- KEYS[5]  hash  names          name -> message id
+-- KEYS[6]  hash  ids            hex of the id -> name
+-- KEYS[7]  zset  quarantine     unreadable member -> its score
+-- ARGV[1]  text  queue
+-- ARGV[2]  int   messages_max
+-- ARGV[3]  int   bytes_max      of members; one message is moved however large
+-- RETURN   { now_us, 'OK' | 'PAUSED', next, paused_until, pause_ended_ms, quarantined, moved... },
+--          { now_us, 'WRONGTYPE', key }, { now_us, 'BADQUEUE', true name }
+--          next: score of the head, '' if none. paused_until: '', ms, or -1 (until resumed).
+--          pause_ended_ms: when the last pause ended, 0 if there was none. quarantined: how many.
+--          moved: score, count, score, count... of what reached the destination, in its order
+-- COST     O(log pending) for each message moved while the list is in due order; else one pass over
+--          the list for each message out of order. Nothing is written if nothing is due
+
+local destination, timeout, list, queue_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local names, ids, quarantine = KEYS[5], KEYS[6], KEYS[7]
+local queue, messages_max, bytes_max = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+
+local time = redis.call('TIME')
+local now_us = time[1] * 1000000 + time[2]
+local refused = refuse(now_us, queue_key, queue, {
+  timeout, 'zset', destination, 'list', list, 'list',
+  names, 'hash', ids, 'hash', quarantine, 'zset',
+})
+if refused then return refused end
+
+local paused_until, status, pause_ended_ms = redis.call('HGET', queue_key, 'paused_until'), 'OK', 0
+if paused_until then
+  local until_ms = tonumber(paused_until)
+  if until_ms < 0 or until_ms > now_us / 1000 then
+    status = 'PAUSED'
+  else
+    paused_until, pause_ended_ms = false, until_ms
+  end
+end
+
+-- Due members are the ranks 0..due-1. Read in chunks: the limit in bytes has to be felt before all
+-- is read, so a chunk is as large as the members so far say that it may be.
+local due = 0
+if status == 'OK' then
+  due = redis.call('ZCOUNT', timeout, '-inf', string.format('%.3f', now_us / 1000))
+  due = math.min(due, messages_max)
+end
+local members, taken, bytes, chunk = {}, 0, 0, 8
+local payloads, poison, pushed = {}, {}, 0
+local reply, run_at = { now_us, status, '', paused_until or '', pause_ended_ms, 0 }, 0
+while taken < due do
+  local found = redis.call('ZRANGE', timeout, taken, math.min(taken + chunk, due) - 1, 'WITHSCORES')
+  for i = 1, #found, 2 do
+    local member, score = found[i], found[i + 1]
+    bytes = bytes + #member
+    if bytes > bytes_max and taken > 0 then
+      due = taken
+      break
+    end
+    taken = taken + 1
+    members[taken] = member
+    local payload = read(member)
+    if payload then
+      pushed = pushed + 1
+      payloads[pushed] = payload
+      if reply[run_at] == score then
+        reply[run_at + 1] = reply[run_at + 1] + 1
+      else
+        run_at = #reply + 1
+        reply[run_at], reply[run_at + 1] = score, 1
+      end
+    else
+      poison[#poison + 1], poison[#poison + 2] = score, member
+    end
+  end
+  local fitting = math.floor((bytes_max - bytes) / (bytes / taken)) + 1
+  chunk = math.max(1, math.min(chunk == 8 and 64 or 256, fitting))
+end
+
+-- Takes the moved members off the list. A run of them at its head, in whatever order, is trimmed
+-- in one step; a stale member there would only be in the way and goes with it.
+local function trim()
+  local listed = redis.call('LRANGE', list, 0, taken - 1)
+  local same = 0
+  while same < #listed and listed[same + 1] == members[same + 1] do same = same + 1 end
+  local left, run = nil, same
+  if same < taken then
+    left = {}
+    for i = same + 1, taken do left[members[i]] = true end
+    for i = same + 1, #listed do
+      if left[listed[i]] then
+        left[listed[i]] = nil
+      elseif redis.call('ZSCORE', timeout, listed[i]) then
+        break
+      end
+      run = i
+    end
+  end
+  if run > 0 then redis.call('LTRIM', list, run, -1) end
+  if not left or run == #listed and run < taken then return end
+  for i = same + 1, taken do
+    if left[members[i]] then unlist(list, members[i], select(2, read(members[i]))) end
+  end
+end
+
+if taken > 0 then
+  -- The write that frees memory goes first: then Redis lets the others follow at its limit.
+  redis.call('ZREMRANGEBYRANK', timeout, 0, taken - 1)
+  for from = 1, pushed, 1000 do
+    redis.call('RPUSH', destination, unpack(payloads, from, math.min(from + 999, pushed)))
+  end
+  for from = 1, #poison, 1000 do
+    redis.call('ZADD', quarantine, unpack(poison, from, math.min(from + 999, #poison)))
+  end
+  trim()
+  if redis.call('EXISTS', ids) == 1 then
+    local named = {}
+    for i = 1, taken do
+      local _, id = read(members[i])
+      if id then named[#named + 1] = hex(id) end
+    end
+    forget(names, ids, named)
+  end
+end
+
+reply[3] = redis.call('ZRANGE', timeout, 0, 0, 'WITHSCORES')[2] or ''
+reply[6] = #poison / 2
+return reply

@@ -1,0 +1,314 @@
+//! One client: bytes -> requests -> replies in order -> bytes. Knows no queue and no Redis.
+//!
+//! ```text
+//! read buffer -> request -> command -> | ready, encoded        | -> write buffer
+//!                                      | ticket of a batch     |
+//!                                      | a call (one at most)  |
+//! ```
+//!
+//! Replies to come stand in a bounded FIFO, each in the protocol it was asked in. Offers and local commands go
+//! on past each other; a call to the store starts when everything before it is answered, and nothing after it is
+//! read until it is. Everything is bounded: at a bound the connection stops reading, and TCP pushes back.
+//! Every request that was read gets its reply, also while the broker stops.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use futures_util::future::LocalBoxFuture;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::batch::Ticket;
+use crate::broker::Broker;
+use crate::clients::Registered;
+use crate::command::{self, Counts, Form, Place, Rules, Run, Session};
+use crate::resp::{Protocol, Reply, RequestLimits, RequestReader};
+
+/// Replies to come; then no more requests are read.
+const PENDING_MAX: usize = 16 * 1024;
+/// Bytes that one read takes at most, and what an idle connection's first read makes room for.
+const READ_MAX: usize = 64 * 1024;
+const READ_MIN: usize = 4 * 1024;
+/// Encoded replies beyond which no more requests are read until the client takes some.
+const OUTPUT_HIGH: usize = 1024 * 1024;
+/// An unfinished request of this size must make progress: smaller ones harm nobody by waiting.
+const PARTIAL_LARGE: usize = 64 * 1024;
+
+/// A reply to come.
+enum Pending {
+    Encoded(Bytes),
+    Offered {
+        ticket: Ticket,
+        form: Form,
+        protocol: Protocol,
+        place: Place,
+    },
+}
+
+/// Why no more requests are taken from the read buffer for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    /// It holds no whole request.
+    Bytes,
+    /// A call to the store, or the replies before it.
+    Replies,
+    /// The open batch is full.
+    Room,
+    /// The connection closes when what was asked is answered.
+    End,
+}
+
+/// From the settings.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub request: RequestLimits,
+    pub output_bytes_max: usize,
+    pub stall_timeout: Duration,
+    /// None: a client may be idle for ever.
+    pub idle_timeout: Option<Duration>,
+}
+
+pub struct Connection {
+    broker: Rc<Broker>,
+    counts: Rc<Counts>,
+    limits: Limits,
+    registered: Registered,
+    session: Session,
+    reader: RequestReader,
+    input: BytesMut,
+    pending: VecDeque<Pending>,
+    call: Option<(LocalBoxFuture<'static, Reply>, Protocol, Place)>,
+    output: BytesMut,
+    waits: Waits,
+    /// When bytes last moved, in or out.
+    progress: Instant,
+}
+
+impl Connection {
+    pub fn new(
+        broker: Rc<Broker>,
+        counts: Rc<Counts>,
+        rules: Rc<Rules>,
+        limits: Limits,
+        registered: Registered,
+    ) -> Self {
+        let session = Session::new(registered.client(), rules);
+        let mut connection = Self {
+            broker,
+            counts,
+            limits,
+            registered,
+            reader: RequestReader::new(limits.request),
+            session,
+            input: BytesMut::new(),
+            pending: VecDeque::new(),
+            call: None,
+            output: BytesMut::new(),
+            waits: Waits::Bytes,
+            progress: Instant::now(),
+        };
+        connection.set_request_limits();
+        connection
+    }
+
+    /// Serves the client until it leaves, is cut off, or `stop` is cancelled and everything read is answered.
+    pub async fn run<S: AsyncRead + AsyncWrite>(mut self, stream: S, stop: CancellationToken) {
+        let (mut from, mut to) = tokio::io::split(stream);
+        let client = self.registered.client();
+        let mut stopping = false;
+        loop {
+            self.read_requests();
+            self.broker.offers().flush();
+            self.collect();
+            if stopping && self.waits == Waits::Bytes {
+                self.waits = Waits::End;
+            }
+            let answered = self.pending.is_empty() && self.call.is_none();
+            if self.waits == Waits::End && answered && self.output.is_empty() {
+                break;
+            }
+            if self.output.len() > self.limits.output_bytes_max + OUTPUT_HIGH {
+                tracing::debug!(
+                    client = client.addr,
+                    "cut off: it does not read its replies"
+                );
+                return;
+            }
+            let reads = self.waits == Waits::Bytes && self.takes_more();
+            if reads {
+                let room = self.reader.needs().clamp(READ_MIN, READ_MAX);
+                self.input.reserve(if self.input.is_empty() {
+                    READ_MIN
+                } else {
+                    room
+                });
+            }
+            let offered = match (self.pending.front(), &self.call) {
+                (Some(Pending::Offered { ticket, .. }), _) => Some(ticket),
+                _ => None,
+            };
+            let calls = self.call.as_mut().filter(|_| self.pending.is_empty());
+            let deadline = deadline(&self.limits, self.progress, &self.output, &self.input);
+            tokio::select! {
+                biased;
+                () = client.killed() => return,
+                reply = async { match calls { Some((call, ..)) => call.await, None => std::future::pending().await } } => {
+                    self.called(&reply);
+                }
+                () = async { match offered { Some(ticket) => ticket.done().await, None => std::future::pending().await } } => {}
+                () = self.broker.offers().room(), if self.waits == Waits::Room => self.waits = Waits::Bytes,
+                wrote = to.write_buf(&mut self.output), if !self.output.is_empty() => match wrote {
+                    Ok(bytes) if bytes > 0 => self.progress = Instant::now(),
+                    _ => return,
+                },
+                read = from.read_buf(&mut self.input), if reads => match read {
+                    Ok(bytes) if bytes > 0 => {
+                        self.progress = Instant::now();
+                        client.active.set(self.progress.into_std());
+                    }
+                    // It left; replies to come have nobody to go to.
+                    _ => return,
+                },
+                () = stop.cancelled(), if !stopping => stopping = true,
+                () = until(deadline) => {
+                    tracing::debug!(client = client.addr, "cut off: no progress within the configured time");
+                    return;
+                }
+            }
+        }
+        // The last replies must arrive before the end does.
+        let _ = to.shutdown().await;
+    }
+
+    fn takes_more(&self) -> bool {
+        self.pending.len() < PENDING_MAX && self.output.len() < OUTPUT_HIGH
+    }
+
+    /// Runs every whole request of the read buffer, until something has to be waited for.
+    fn read_requests(&mut self) {
+        if self.waits == Waits::Replies && self.pending.is_empty() && self.call.is_none() {
+            self.waits = Waits::Bytes;
+        }
+        while self.waits == Waits::Bytes && self.takes_more() {
+            if !self.broker.offers().has_room() {
+                self.waits = Waits::Room;
+                return;
+            }
+            match self.reader.next(&mut self.input) {
+                Ok(Some(())) => self.run_request(),
+                Ok(None) => return,
+                Err(error) => {
+                    let reply = Reply::Error(format!("ERR Protocol error: {error}"));
+                    self.ready(&reply);
+                    self.waits = Waits::End;
+                }
+            }
+        }
+    }
+
+    fn run_request(&mut self) {
+        let request = self.reader.request(&self.input);
+        let (place, run) = command::run(request, &mut self.session, &self.broker);
+        self.broker.commands.set(self.broker.commands.get() + 1);
+        let protocol = self.session.protocol;
+        match run {
+            Run::Ready(reply) => {
+                self.counts.count(place, &reply);
+                self.ready(&reply);
+                self.set_request_limits();
+            }
+            Run::Offered(ticket, form) => {
+                self.pending.push_back(Pending::Offered {
+                    ticket,
+                    form,
+                    protocol,
+                    place,
+                });
+            }
+            Run::Later(call) => {
+                self.call = Some((call, protocol, place));
+                self.waits = Waits::Replies;
+            }
+            Run::Close(reply) => {
+                self.counts.count(place, &reply);
+                self.ready(&reply);
+                self.waits = Waits::End;
+            }
+        }
+        self.reader.consume(&mut self.input);
+    }
+
+    /// A client that has not said who it is may send little.
+    fn set_request_limits(&mut self) {
+        self.reader.set_limits(if self.session.authenticated {
+            self.limits.request
+        } else {
+            RequestLimits::UNAUTHENTICATED
+        });
+    }
+
+    /// A reply that is there: written if nothing is before it, else kept in line.
+    fn ready(&mut self, reply: &Reply) {
+        let protocol = self.session.protocol;
+        if self.pending.is_empty() {
+            reply.encode(protocol, &mut self.output);
+        } else {
+            let mut encoded = BytesMut::new();
+            reply.encode(protocol, &mut encoded);
+            self.pending.push_back(Pending::Encoded(encoded.freeze()));
+        }
+    }
+
+    /// Writes the replies at the front of the line that are there by now.
+    fn collect(&mut self) {
+        while let Some(front) = self.pending.front() {
+            match front {
+                Pending::Encoded(bytes) => self.output.put_slice(bytes),
+                Pending::Offered {
+                    ticket,
+                    form,
+                    protocol,
+                    place,
+                } => {
+                    let Some(code) = command::answer(ticket, *form, *protocol, &mut self.output)
+                    else {
+                        return;
+                    };
+                    self.counts.offered(*place, code);
+                }
+            }
+            self.pending.pop_front();
+        }
+    }
+
+    fn called(&mut self, reply: &Reply) {
+        if let Some((_, protocol, place)) = self.call.take() {
+            self.counts.count(place, reply);
+            reply.encode(protocol, &mut self.output);
+        }
+    }
+}
+
+/// When the connection is cut off if no byte moves: a client that does not take its replies, or leaves a large
+/// request unfinished, or is idle longer than it may be.
+fn deadline(
+    limits: &Limits,
+    progress: Instant,
+    output: &BytesMut,
+    input: &BytesMut,
+) -> Option<Instant> {
+    if !output.is_empty() || input.len() >= PARTIAL_LARGE {
+        return Some(progress + limits.stall_timeout);
+    }
+    limits.idle_timeout.map(|idle| progress + idle)
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,613 @@
+//! The Redis that the broker starts and looks after when it was given none.
+//!
+//! ```text
+//! start: lock the directory -> a Redis runs there? adopt it : start one -> wait until it answers
+//! watch: it ended -> adopt or start again, with growing waits
+//! stop:  SHUTDOWN -> wait for the process -> its result
+//! ```
+//!
+//! Knows no queue and no command of ours. Keeps: at most one broker and one Redis per data
+//! directory; a broker that dies leaves its Redis running, for the next one to adopt, so nothing
+//! ties their lives together (no parent-death signal, and a process group of its own, so that
+//! Ctrl-C reaches only the broker).
+
+use std::convert::Infallible;
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::{Child, Command};
+use tokio::time::{sleep, timeout};
+use tracing::{error, info, warn};
+
+use crate::config;
+
+mod ask;
+
+use ask::{ANSWER_MAX, Answer, ask, setting};
+
+const SOCKET: &str = "redis.sock";
+const LOG: &str = "redis.log";
+const PID: &str = "redis.pid";
+const LOCK: &str = "broker.lock";
+
+/// `sun_path` has 108 bytes, the last of them a NUL.
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+/// Redis opens its socket before it reads its files: half a minute without any answer is a fault.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// Loading reads about 100 MB a second: an hour is beyond any memory.
+const LOADED_WITHIN: Duration = Duration::from_secs(3600);
+/// One flush of the file, and replicas of the user's, which Redis grants 10 s.
+const STOPPED_WITHIN: Duration = Duration::from_secs(30);
+/// Between two looks at something that takes milliseconds.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+const RESTART_WAIT_MIN: Duration = Duration::from_millis(100);
+const RESTART_WAIT_MAX: Duration = Duration::from_secs(10);
+/// A Redis that ran so long starts the waits anew.
+const STEADY_AFTER: Duration = Duration::from_secs(60);
+/// Effects replication, ACLs as we need them, ZRANGE's forms.
+const VERSION_MIN: (u32, u32) = (6, 2);
+
+#[derive(Debug, thiserror::Error)]
+pub enum ManagedError {
+    #[error(
+        "the data directory {path} cannot be used: {error}; \
+         choose another with --data-dir or DELAY_BROKER_MANAGED__DATA_DIR"
+    )]
+    DataDir { path: PathBuf, error: io::Error },
+    #[error(
+        "another delay-broker (process {pid}) uses the data directory {path}; \
+         stop it, or choose another with --data-dir or DELAY_BROKER_MANAGED__DATA_DIR"
+    )]
+    InUse { path: PathBuf, pid: String },
+    #[error(
+        "no redis-server and no valkey-server in PATH: install one (Debian, Ubuntu: \
+         apt-get install redis-server; Fedora: dnf install valkey; macOS: brew install redis), \
+         name its path in DELAY_BROKER_MANAGED__PROGRAM, or give a running Redis with --redis URL"
+    )]
+    NoProgram,
+    #[error("{program} cannot be started: {error}")]
+    Program { program: PathBuf, error: io::Error },
+    #[error("{program} is version {version}; the broker needs Redis 6.2 or newer, or Valkey")]
+    TooOld { program: PathBuf, version: String },
+    #[error(
+        "port {port} of 127.0.0.1, meant for the broker's own Redis, is taken; choose another with \
+         --managed-port or DELAY_BROKER_MANAGED__PORT (0 = any free one)"
+    )]
+    PortTaken { port: u16 },
+    #[error("{program} ended at once ({status}); its log {log} ends with:\n{tail}")]
+    Ended {
+        program: PathBuf,
+        status: ExitStatus,
+        log: PathBuf,
+        tail: String,
+    },
+    #[error("the Redis in {path} (process {pid}) runs but has no socket; stop it")]
+    NoSocket { path: PathBuf, pid: i32 },
+    #[error("the Redis in {path} does not get ready: {answer}; see its log {log}")]
+    NotReady {
+        path: PathBuf,
+        answer: String,
+        log: PathBuf,
+    },
+    #[error(
+        "the Redis in {path} did not stop: {answer}; it keeps running, the next start adopts it"
+    )]
+    NotStopped { path: PathBuf, answer: String },
+    #[error("the Redis in {path} stopped with {status}; see its log {log}")]
+    StoppedBadly {
+        path: PathBuf,
+        status: ExitStatus,
+        log: PathBuf,
+    },
+}
+
+/// A Redis of the broker's own, ready to be used. Dropping this leaves it running.
+#[derive(Debug)]
+pub struct Managed {
+    /// Where the broker connects.
+    pub socket: PathBuf,
+    /// Loopback port for consumers.
+    pub port: u16,
+    /// It was already running.
+    pub adopted: bool,
+    /// Absolute.
+    pub data_dir: PathBuf,
+    /// As it was given, for people.
+    pub data_dir_given: PathBuf,
+    settings: config::Managed,
+    /// `None` if adopted.
+    child: Option<Child>,
+    /// Before the next start, if it ends soon.
+    restart_wait: Duration,
+    /// Held for the whole life: the lock, and what a long socket path goes through.
+    _lock: File,
+    _dir: File,
+}
+
+/// Starts or adopts the Redis of a data directory, and waits until it is ready.
+pub async fn start(settings: &config::Managed) -> Result<Managed, ManagedError> {
+    let data_dir_given = settings.data_dir.clone();
+    let unusable = |error| ManagedError::DataDir {
+        path: data_dir_given.clone(),
+        error,
+    };
+    // Only this user reads payloads.
+    let mut builder = std::fs::DirBuilder::new();
+    builder
+        .recursive(true)
+        .mode(0o700)
+        .create(&data_dir_given)
+        .map_err(unusable)?;
+    let data_dir = data_dir_given.canonicalize().map_err(unusable)?;
+    let lock = lock(&data_dir, unusable)?;
+    let dir = File::open(&data_dir).map_err(unusable)?;
+    let mut managed = Managed {
+        socket: socket_path(&data_dir, &dir),
+        port: settings.port,
+        adopted: false,
+        data_dir,
+        data_dir_given,
+        settings: settings.clone(),
+        child: None,
+        restart_wait: RESTART_WAIT_MIN,
+        _lock: lock,
+        _dir: dir,
+    };
+    managed.adopt_or_spawn().await?;
+    Ok(managed)
+}
+
+impl Managed {
+    /// Starts it again whenever it ends. Never returns; may be dropped at any time, since a
+    /// Redis that was not ready yet is told to end then.
+    pub async fn watch(&mut self) -> Infallible {
+        loop {
+            self.revive_once().await;
+        }
+    }
+
+    async fn revive_once(&mut self) {
+        let since = Instant::now();
+        let how = self.ended().await;
+        if since.elapsed() >= STEADY_AFTER {
+            self.restart_wait = RESTART_WAIT_MIN;
+        }
+        let data_dir = self.data_dir.display();
+        error!(%data_dir, "the managed Redis ended ({how}); starting it again");
+        let down = Instant::now();
+        loop {
+            sleep(self.restart_wait).await;
+            self.restart_wait = (self.restart_wait * 2).min(RESTART_WAIT_MAX);
+            match self.adopt_or_spawn().await {
+                Ok(()) => break,
+                Err(error) => error!("the managed Redis cannot be started: {error}"),
+            }
+        }
+        let down_ms = u64::try_from(down.elapsed().as_millis()).unwrap_or(u64::MAX);
+        info!(down_ms, port = self.port, "the managed Redis is back");
+    }
+
+    /// Stops it, and says whether it kept everything.
+    pub async fn stop(mut self) -> Result<(), ManagedError> {
+        let path = self.data_dir.clone();
+        let asked_at = Instant::now();
+        let pid = self.pid();
+        loop {
+            // NOSAVE is about the snapshot, which is off; the append-only file is flushed.
+            let answer = ask(&self.socket, "SHUTDOWN NOSAVE", STOPPED_WITHIN).await;
+            let answer = match answer {
+                Ok(Answer::Closed) => break,
+                Ok(Answer::Text(text) | Answer::Refused(text)) => text,
+                Err(error) if gone(&error) => break,
+                Err(error) => error.to_string(),
+            };
+            // It refuses while it writes its first append-only file, or loads.
+            if asked_at.elapsed() > STOPPED_WITHIN {
+                return Err(ManagedError::NotStopped { path, answer });
+            }
+            sleep(LOOK_EVERY).await;
+        }
+        let not_stopped = || ManagedError::NotStopped {
+            path: path.clone(),
+            answer: "still running".to_owned(),
+        };
+        if let Some(mut child) = self.child.take() {
+            let waited = timeout(STOPPED_WITHIN, child.wait())
+                .await
+                .map_err(|_| not_stopped())?;
+            if let Ok(status) = waited
+                && !status.success()
+            {
+                let log = path.join(LOG);
+                return Err(ManagedError::StoppedBadly { path, status, log });
+            }
+        } else if let Some(pid) = pid {
+            while runs_in(pid, &self.data_dir) {
+                if asked_at.elapsed() > STOPPED_WITHIN {
+                    return Err(not_stopped());
+                }
+                sleep(LOOK_EVERY).await;
+            }
+        }
+        info!(data_dir = %path.display(), "the managed Redis has stopped, everything on disk");
+        Ok(())
+    }
+
+    async fn adopt_or_spawn(&mut self) -> Result<(), ManagedError> {
+        self.child = None;
+        self.adopted = self.somebody_listens().await?;
+        if self.adopted {
+            self.wait_ready(None).await?;
+            self.agree().await;
+        } else {
+            let program = find_program(self.settings.program.as_deref())?;
+            check_version(&program).await?;
+            if self.port == 0 {
+                self.port = free_port()?;
+            } else if !port_is_free(self.port) {
+                return Err(ManagedError::PortTaken { port: self.port });
+            }
+            let mut starting = Starting {
+                child: Some(self.spawn(&program)?),
+                program,
+            };
+            self.wait_ready(Some(&mut starting)).await?;
+            self.child = starting.child.take();
+        }
+        let pid = self.pid();
+        let (port, adopted, data_dir) = (self.port, self.adopted, self.data_dir.display());
+        info!(port, pid, adopted, %data_dir, "the managed Redis is ready");
+        Ok(())
+    }
+
+    /// Whether a Redis has the socket. One that is on its way out is waited for: two on the same
+    /// files would destroy them.
+    async fn somebody_listens(&self) -> Result<bool, ManagedError> {
+        let begun = Instant::now();
+        loop {
+            if !matches!(ask(&self.socket, "PING", ANSWER_MAX).await, Err(error) if gone(&error)) {
+                return Ok(true);
+            }
+            match self.pid() {
+                Some(pid) if runs_in(pid, &self.data_dir) => {
+                    if begun.elapsed() > STOPPED_WITHIN {
+                        return Err(ManagedError::NoSocket {
+                            path: self.data_dir.clone(),
+                            pid,
+                        });
+                    }
+                }
+                _ => return Ok(false),
+            }
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
+    fn spawn(&self, program: &Path) -> Result<Child, ManagedError> {
+        let cannot = |error| ManagedError::Program {
+            program: program.to_owned(),
+            error,
+        };
+        // Complaints about the arguments come before its log is open.
+        let log = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.data_dir.join(LOG));
+        let log = log.map_err(cannot)?;
+        let settings = [
+            ("--dir", self.data_dir.as_os_str().to_owned()),
+            // Relative to the directory, and so never too long.
+            ("--unixsocket", SOCKET.into()),
+            ("--unixsocketperm", "700".into()),
+            ("--port", self.port.to_string().into()),
+            ("--bind", "127.0.0.1 -::1".into()),
+            ("--appendonly", "yes".into()),
+            ("--appendfsync", self.settings.appendfsync.word().into()),
+            // The append-only file has everything; snapshots would only cost memory and time.
+            ("--save", "".into()),
+            ("--maxmemory-policy", "noeviction".into()),
+            ("--pidfile", self.data_dir.join(PID).into_os_string()),
+            ("--logfile", LOG.into()),
+            ("--daemonize", "no".into()),
+        ];
+        Command::new(program)
+            .args(
+                settings
+                    .into_iter()
+                    .flat_map(|(key, value)| [OsString::from(key), value]),
+            )
+            .current_dir(&self.data_dir)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().map_err(cannot)?)
+            .stderr(log)
+            .process_group(0)
+            .kill_on_drop(false)
+            .spawn()
+            .map_err(cannot)
+    }
+
+    async fn wait_ready(&self, mut starting: Option<&mut Starting>) -> Result<(), ManagedError> {
+        let begun = Instant::now();
+        let mut told_loading = false;
+        loop {
+            let (answer, longest) = match ask(&self.socket, "PING", ANSWER_MAX).await {
+                Ok(Answer::Text(text)) if text == "PONG" => return Ok(()),
+                Ok(Answer::Refused(text)) if text.starts_with("LOADING") => {
+                    if !told_loading {
+                        info!("the managed Redis loads its data");
+                        told_loading = true;
+                    }
+                    (text, LOADED_WITHIN)
+                }
+                Ok(Answer::Text(text) | Answer::Refused(text)) => (text, ANSWER_WITHIN),
+                Ok(Answer::Closed) => ("it closes connections".to_owned(), ANSWER_WITHIN),
+                Err(error) => (error.to_string(), ANSWER_WITHIN),
+            };
+            if let Some(starting) = starting.as_deref_mut() {
+                starting.check_alive(&self.data_dir)?;
+            }
+            if begun.elapsed() > longest {
+                let (path, log) = (self.data_dir.clone(), self.data_dir.join(LOG));
+                return Err(ManagedError::NotReady { path, answer, log });
+            }
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Brings an adopted Redis to the settings as far as it can be done while it runs.
+    async fn agree(&mut self) {
+        let wanted = [
+            ("appendonly", "yes"),
+            ("appendfsync", self.settings.appendfsync.word()),
+            ("maxmemory-policy", "noeviction"),
+        ];
+        for (name, wanted) in wanted {
+            let current = setting(&self.socket, name).await.unwrap_or_default();
+            if current == wanted {
+                continue;
+            }
+            match ask(
+                &self.socket,
+                &format!("CONFIG SET {name} {wanted}"),
+                ANSWER_MAX,
+            )
+            .await
+            {
+                Ok(Answer::Text(_)) => {
+                    info!("the adopted Redis had {name} {current}; it is {wanted} now");
+                }
+                refused => {
+                    warn!("the adopted Redis has {name} {current}, not {wanted}: {refused:?}");
+                }
+            }
+        }
+        let port = setting(&self.socket, "port")
+            .await
+            .and_then(|port| port.parse().ok());
+        let port = port.unwrap_or(self.port);
+        if self.settings.port != 0 && port != self.settings.port {
+            let wanted = self.settings.port;
+            warn!("the adopted Redis has port {port}, not {wanted}, until it is started again");
+        }
+        self.port = port;
+    }
+
+    /// Waits until the process has ended, and says how.
+    async fn ended(&mut self) -> String {
+        if let Some(child) = &mut self.child {
+            return match child.wait().await {
+                Ok(status) => status.to_string(),
+                Err(error) => error.to_string(),
+            };
+        }
+        loop {
+            // A connection that is never used ends with the process (or with a CLIENT KILL).
+            if let Ok(mut stream) = tokio::net::UnixStream::connect(&self.socket).await {
+                let mut nothing = [0];
+                let _ = tokio::io::AsyncReadExt::read(&mut stream, &mut nothing).await;
+            }
+            if matches!(ask(&self.socket, "PING", ANSWER_MAX).await, Err(error) if gone(&error)) {
+                return "the adopted process is gone".to_owned();
+            }
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
+    fn pid(&self) -> Option<i32> {
+        std::fs::read_to_string(self.data_dir.join(PID))
+            .ok()?
+            .trim()
+            .parse()
+            .ok()
+    }
+}
+
+/// A child that is not ready yet: it is told to end with whoever waits for it. By a signal that
+/// lets it finish, since the links of the broker may have been quicker than the waiting.
+struct Starting {
+    child: Option<Child>,
+    program: PathBuf,
+}
+
+impl Starting {
+    fn check_alive(&mut self, data_dir: &Path) -> Result<(), ManagedError> {
+        match self.child.as_mut().map(Child::try_wait) {
+            Some(Ok(Some(status))) => Err(ManagedError::Ended {
+                program: self.program.clone(),
+                status,
+                log: data_dir.join(LOG),
+                tail: tail(&data_dir.join(LOG)),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        let pid = self
+            .child
+            .as_ref()
+            .and_then(Child::id)
+            .and_then(|pid| i32::try_from(pid).ok());
+        if let Some(pid) = pid.and_then(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    }
+}
+
+/// Takes the data directory for this process, until its end however it comes.
+fn lock(
+    data_dir: &Path,
+    unusable: impl Fn(io::Error) -> ManagedError,
+) -> Result<File, ManagedError> {
+    let mut options = OpenOptions::new();
+    let path = data_dir.join(LOCK);
+    let lock = options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path);
+    let mut lock = lock.map_err(&unusable)?;
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            let mut pid = String::new();
+            let _ = lock.read_to_string(&mut pid);
+            let pid = pid.trim().to_owned();
+            return Err(ManagedError::InUse {
+                path: data_dir.to_owned(),
+                pid,
+            });
+        }
+        Err(error) => return Err(unusable(error.into())),
+    }
+    let write_pid = lock.set_len(0).and_then(|()| lock.rewind());
+    write_pid
+        .and_then(|()| writeln!(lock, "{}", std::process::id()))
+        .map_err(unusable)?;
+    Ok(lock)
+}
+
+/// The socket's path, or a short way to it through the open directory.
+fn socket_path(data_dir: &Path, dir: &File) -> PathBuf {
+    let path = data_dir.join(SOCKET);
+    if path.as_os_str().len() <= SOCKET_PATH_BYTES_MAX {
+        path
+    } else {
+        PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd())).join(SOCKET)
+    }
+}
+
+/// Nobody is at the socket: it is not there, or a dead process left it.
+fn gone(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+    )
+}
+
+/// Whether the process lives and works in this directory; its number may long be another's.
+fn runs_in(pid: i32, data_dir: &Path) -> bool {
+    std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == data_dir)
+}
+
+fn port_is_free(port: u16) -> bool {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
+}
+
+fn free_port() -> Result<u16, ManagedError> {
+    let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let port = bound
+        .and_then(|listener| listener.local_addr())
+        .map(|address| address.port());
+    port.map_err(|_| ManagedError::PortTaken { port: 0 })
+}
+
+fn find_program(named: Option<&Path>) -> Result<PathBuf, ManagedError> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // Debian keeps some servers where the PATH of ordinary users does not look.
+    let more = ["/usr/local/sbin", "/usr/sbin"].map(PathBuf::from);
+    let dirs: Vec<PathBuf> = std::env::split_paths(&path).chain(more).collect();
+    let names = match named {
+        Some(named) => vec![named],
+        None => vec![Path::new("redis-server"), Path::new("valkey-server")],
+    };
+    for name in names {
+        if name.components().count() > 1 {
+            return name.canonicalize().map_err(|error| ManagedError::Program {
+                program: name.to_owned(),
+                error,
+            });
+        }
+        if let Some(found) = dirs
+            .iter()
+            .map(|dir| dir.join(name))
+            .find(|path| path.is_file())
+        {
+            return Ok(found);
+        }
+    }
+    Err(ManagedError::NoProgram)
+}
+
+async fn check_version(program: &Path) -> Result<(), ManagedError> {
+    let output = Command::new(program)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .output()
+        .await;
+    let output = output
+        .map_err(|error| ManagedError::Program {
+            program: program.to_owned(),
+            error,
+        })?
+        .stdout;
+    let text = String::from_utf8_lossy(&output);
+    match version_of(&text) {
+        Some(version) if version >= VERSION_MIN => Ok(()),
+        _ => {
+            let version = text.trim().to_owned();
+            Err(ManagedError::TooOld {
+                program: program.to_owned(),
+                version,
+            })
+        }
+    }
+}
+
+/// From `Redis server v=7.0.15 sha=...`; Valkey counts on from 7.2.
+fn version_of(text: &str) -> Option<(u32, u32)> {
+    let version = text
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix("v="))?;
+    let mut numbers = version.split('.').map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+fn tail(path: &Path) -> String {
+    let text = std::fs::read(path).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().collect();
+    let last: Vec<String> = lines
+        .iter()
+        .rev()
+        .take(5)
+        .map(|line| format!("  {line}"))
+        .collect();
+    last.into_iter().rev().collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+#[path = "managed/tests.rs"]
+mod tests;

@@ -1,0 +1,99 @@
+//! Wake-ups: one pattern subscription for all queues, and the heartbeat that proves it.
+//!
+//! A publication is a hint: the channel names a set of keys, the message a due time. One for a queue that is not
+//! known is handed to discovery, since channels ignore databases and anyone can publish. After each
+//! (re)subscription every known queue is looked at once. A heartbeat published to a channel of ours must come
+//! back: silence means that the subscription is dead whatever the link says, so it is made anew.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use crate::metrics::WakeCause;
+use crate::scheduler::discovery::Discovery;
+use crate::scheduler::host::Host;
+use crate::store::Store;
+use crate::store::keys;
+use crate::store::redis::{Heard, Subscription};
+
+const PATTERN: &str = "redisson_delay_queue_channel:*";
+/// Without a heartbeat for this long the subscription is made anew.
+pub const SILENCE_MAX: Duration = Duration::from_secs(2);
+
+pub struct Wakeup {
+    pub host: Rc<Host>,
+    pub discovery: Rc<Discovery>,
+    pub store: Rc<Store>,
+    pub subscription: Rc<Subscription>,
+    /// The channel of our heartbeat, unique to this broker.
+    pub channel: String,
+    pub heartbeat: Duration,
+    pub heard_at: Cell<Instant>,
+}
+
+impl Wakeup {
+    /// Listens for ever: run as a task of its own.
+    pub async fn listen(self: Rc<Self>) {
+        let me = self.clone();
+        self.subscription
+            .listen(PATTERN, &self.channel, move |heard| me.on(heard))
+            .await;
+    }
+
+    fn on(&self, heard: Heard) -> bool {
+        match heard {
+            Heard::Published { channel, message } => {
+                if channel == self.channel {
+                    self.heard_at.set(Instant::now());
+                } else if let Some(suffix) = keys::suffix("redisson_delay_queue_channel", &channel)
+                {
+                    self.published(suffix, &message);
+                }
+            }
+            Heard::Subscribed => {
+                self.heard_at.set(Instant::now());
+                tracing::info!("subscribed to wake-ups; looking at every queue");
+                self.host.look_at_all(WakeCause::Subscribe);
+                self.discovery.scan_now();
+            }
+            Heard::Lagged => {
+                tracing::warn!(
+                    "publications came faster than they were read; looking at every queue"
+                );
+                self.host.look_at_all(WakeCause::Subscribe);
+            }
+        }
+        true
+    }
+
+    fn published(&self, suffix: &[u8], message: &[u8]) {
+        // Redisson publishes decimal ms; anything else can only mean "look".
+        let due = std::str::from_utf8(message)
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(0);
+        if !self.host.hint_suffix(suffix, due, WakeCause::Publish) {
+            self.discovery.heard_of(Bytes::copy_from_slice(suffix));
+        }
+    }
+
+    /// Publishes the heartbeat and watches for its return, for ever: run as a task of its own.
+    pub async fn beat(self: Rc<Self>) {
+        let mut interval = tokio::time::interval(self.heartbeat);
+        interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            interval.tick().await;
+            // While Redis is away nothing can be heard; the link brings the subscription back.
+            if self.store.heartbeat(&self.channel).await.is_err() {
+                self.heard_at.set(Instant::now());
+            } else if self.heard_at.get().elapsed() > SILENCE_MAX {
+                tracing::warn!("the subscription to wake-ups is silent; subscribing again");
+                self.heard_at.set(Instant::now());
+                self.subscription.reconnect().await;
+            }
+        }
+    }
+}

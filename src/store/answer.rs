@@ -1,0 +1,120 @@
+//! The answer of a script, `{now_us, status, ...}`, read from front to back.
+
+use bytes::Bytes;
+use redis_protocol::resp3::types::{BytesFrame, Resp3Frame};
+
+use crate::store::StoreError;
+
+#[derive(Debug)]
+pub struct Answer {
+    /// Redis's TIME in the script, microseconds.
+    pub now_us: u64,
+    /// The status word, where the script has one.
+    pub status: Bytes,
+    rest: std::vec::IntoIter<BytesFrame>,
+}
+
+impl Answer {
+    /// # Errors
+    /// `Internal` for anything but an array that begins with a number.
+    pub fn new(frame: BytesFrame) -> Result<Self, StoreError> {
+        let BytesFrame::Array { data, .. } = frame else {
+            return Err(unexpected("an array", &frame));
+        };
+        let mut answer = Self {
+            now_us: 0,
+            status: Bytes::new(),
+            rest: data.into_iter(),
+        };
+        answer.now_us = answer.int()?.max(0) as u64;
+        answer.status = answer.bytes()?;
+        Ok(answer)
+    }
+
+    /// Refuses every status that means that the queue cannot be served.
+    ///
+    /// # Errors
+    /// `BadQueue` and `WrongType` as the script said.
+    pub fn served(mut self) -> Result<Self, StoreError> {
+        match &self.status[..] {
+            b"BADQUEUE" => Err(StoreError::BadQueue {
+                owner: self.bytes()?.to_vec(),
+            }),
+            b"WRONGTYPE" => Err(StoreError::WrongType { key: self.text()? }),
+            _ => Ok(self),
+        }
+    }
+
+    /// How many elements are left.
+    pub fn len(&self) -> usize {
+        self.rest.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rest.len() == 0
+    }
+
+    pub fn int(&mut self) -> Result<i64, StoreError> {
+        match self.rest.next() {
+            Some(BytesFrame::Number { data, .. }) => Ok(data),
+            Some(BytesFrame::BlobString { data, .. }) => std::str::from_utf8(&data)
+                .ok()
+                .and_then(|text| text.parse().ok())
+                .ok_or_else(|| {
+                    StoreError::Internal("a script's answer has no number in its place".into())
+                }),
+            other => Err(missing("a number", other)),
+        }
+    }
+
+    pub fn count(&mut self) -> Result<u64, StoreError> {
+        Ok(self.int()?.max(0) as u64)
+    }
+
+    pub fn bytes(&mut self) -> Result<Bytes, StoreError> {
+        match self.rest.next() {
+            Some(BytesFrame::BlobString { data, .. } | BytesFrame::SimpleString { data, .. }) => {
+                Ok(data)
+            }
+            Some(BytesFrame::Number { data, .. }) => Ok(Bytes::from(data.to_string())),
+            other => Err(missing("a string", other)),
+        }
+    }
+
+    pub fn text(&mut self) -> Result<String, StoreError> {
+        Ok(String::from_utf8_lossy(&self.bytes()?).into_owned())
+    }
+
+    /// The next element as it came.
+    pub fn next_frame(&mut self) -> Option<BytesFrame> {
+        self.rest.next()
+    }
+
+    /// The answer of TIME: seconds and microseconds.
+    pub fn time(frame: &BytesFrame) -> Option<u64> {
+        let BytesFrame::Array { data, .. } = frame else {
+            return None;
+        };
+        let number = |frame: &BytesFrame| -> Option<u64> {
+            let BytesFrame::BlobString { data, .. } = frame else {
+                return None;
+            };
+            std::str::from_utf8(data).ok()?.parse().ok()
+        };
+        Some(number(data.first()?)? * 1_000_000 + number(data.get(1)?)?)
+    }
+}
+
+fn unexpected(wanted: &str, found: &BytesFrame) -> StoreError {
+    StoreError::Internal(format!(
+        "a script answered {:?}, not {wanted}",
+        found.kind()
+    ))
+}
+
+fn missing(wanted: &str, found: Option<BytesFrame>) -> StoreError {
+    match found {
+        Some(frame) => unexpected(wanted, &frame),
+        None => StoreError::Internal(format!("a script's answer ends before {wanted}")),
+    }
+}

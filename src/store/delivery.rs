@@ -1,0 +1,280 @@
+//! What the scheduler asks of Redis: move what is due, read heads, claim a node number, prune, find queues.
+
+use bytes::Bytes;
+use redis_protocol::resp3::types::BytesFrame;
+
+use crate::store::keys::{self, QueueKeys, REGISTRY};
+use crate::store::redis::LinkError;
+use crate::store::script::{CONFIGURE, HEADS, NODE, PRUNE, STATS, TRANSFER};
+use crate::store::{Store, StoreError, number, refused};
+
+/// What a transfer did.
+#[derive(Debug, Default)]
+pub struct Transferred {
+    /// Redis's TIME in the script, microseconds: lateness counts to it.
+    pub now_us: u64,
+    /// The score of the head now; empty if nothing is pending.
+    pub next: String,
+    /// Set while the queue is paused: until this moment in ms, or -1 until it is resumed.
+    pub paused_until: Option<i64>,
+    /// When a pause ended, ms: lateness counts from it. 0 if there was none.
+    pub pause_ended_ms: u64,
+    /// Members put aside because they could not be read.
+    pub quarantined: u64,
+    /// What was delivered: score as ms and how many had it.
+    pub moved: Vec<(f64, u64)>,
+}
+
+/// What is in a queue, for lists and metrics. -1: the key holds another type.
+#[derive(Debug, Clone)]
+pub struct Stats {
+    pub pending: i64,
+    pub ready: i64,
+    pub next_due: String,
+}
+
+/// One page of SCAN.
+pub struct Page {
+    pub cursor: Bytes,
+    pub found: Vec<Bytes>,
+}
+
+impl Store {
+    /// Moves what is due to the destination: at most so many messages and about so many bytes.
+    ///
+    /// # Errors
+    /// `BadQueue`, `WrongType`: cannot be delivered. Others: may have been applied, which the next call shows.
+    pub async fn transfer(
+        &self,
+        k: &QueueKeys,
+        messages_max: u64,
+        bytes_max: u64,
+    ) -> Result<Transferred, StoreError> {
+        let keys = [
+            k.destination.clone(),
+            k.timeout.clone(),
+            k.list.clone(),
+            k.queue.clone(),
+            k.names.clone(),
+            k.ids.clone(),
+            k.quarantine.clone(),
+        ];
+        let args = [
+            k.destination.clone(),
+            number(messages_max),
+            number(bytes_max),
+        ];
+        let answer = self
+            .transfers
+            .eval(&TRANSFER, &keys, args)
+            .await
+            .map_err(broken)?;
+        let mut answer = answer.served()?;
+        let paused = answer.status == "PAUSED";
+        let mut transferred = Transferred {
+            now_us: answer.now_us,
+            next: answer.text()?,
+            ..Transferred::default()
+        };
+        let until = answer.text()?;
+        transferred.paused_until = paused.then(|| until.parse().unwrap_or(-1));
+        transferred.pause_ended_ms = answer.count()?;
+        transferred.quarantined = answer.count()?;
+        while !answer.is_empty() {
+            let score = answer.text()?.parse().unwrap_or(f64::NEG_INFINITY);
+            transferred.moved.push((score, answer.count()?));
+        }
+        Ok(transferred)
+    }
+
+    /// The head's score of each queue, empty where nothing is pending; at most 1,000 zsets.
+    ///
+    /// # Errors
+    /// Redis cannot be reached.
+    pub async fn heads(&self, timeouts: &[Bytes]) -> Result<Vec<String>, StoreError> {
+        let mut answer = self.read(&HEADS, timeouts, Vec::new()).await?;
+        let mut heads = Vec::with_capacity(timeouts.len());
+        while !answer.is_empty() {
+            heads.push(answer.text()?);
+        }
+        Ok(heads)
+    }
+
+    /// Pending, ready and next due of some queues.
+    ///
+    /// # Errors
+    /// Redis cannot be reached.
+    pub async fn stats(&self, queues: &[Bytes]) -> Result<Vec<Stats>, StoreError> {
+        let mut keys = Vec::with_capacity(queues.len() * 2);
+        for queue in queues {
+            let k = QueueKeys::new(queue);
+            keys.extend([k.timeout, k.destination]);
+        }
+        let mut answer = self.read(&STATS, &keys, Vec::new()).await?;
+        let mut stats = Vec::with_capacity(queues.len());
+        for _ in queues {
+            stats.push(Stats {
+                pending: answer.int()?,
+                ready: answer.int()?,
+                next_due: answer.text()?,
+            });
+        }
+        Ok(stats)
+    }
+
+    /// Claims a node number, or holds on to it: true if it is ours for `expiry_ms` from now.
+    ///
+    /// # Errors
+    /// Redis cannot be reached.
+    pub async fn node(&self, node: u64, token: &str, expiry_ms: u64) -> Result<bool, StoreError> {
+        let key = Bytes::from(format!("delay_broker_node:{node}"));
+        let args = vec![Bytes::copy_from_slice(token.as_bytes()), number(expiry_ms)];
+        Ok(self.read(&NODE, &[key], args).await?.int()? == 1)
+    }
+
+    /// Forgets a queue that is empty: true if it was.
+    ///
+    /// # Errors
+    /// Redis cannot be reached.
+    pub async fn prune(&self, k: &QueueKeys) -> Result<bool, StoreError> {
+        let registry = Bytes::from_static(REGISTRY.as_bytes());
+        let keys = [k.timeout.clone(), k.list.clone(), k.queue.clone(), registry];
+        Ok(self
+            .read(&PRUNE, &keys, vec![k.destination.clone()])
+            .await?
+            .int()?
+            == 1)
+    }
+
+    /// Records a configured queue's name and format.
+    ///
+    /// # Errors
+    /// `BadQueue` if its keys belong to another name.
+    pub async fn configure(&self, queue: &Bytes, format: &'static str) -> Result<(), StoreError> {
+        let keys = [QueueKeys::new(queue).queue];
+        self.read(
+            &CONFIGURE,
+            &keys,
+            vec![queue.clone(), Bytes::from_static(format.as_bytes())],
+        )
+        .await?;
+        Ok(())
+    }
+
+    /// Notes queues in the registry.
+    ///
+    /// # Errors
+    /// Redis cannot be reached; repeated by the caller, since the registry is a hint.
+    pub async fn register(&self, queues: Vec<Bytes>) -> Result<(), StoreError> {
+        let mut args = Vec::with_capacity(queues.len() + 1);
+        args.push(Bytes::from_static(REGISTRY.as_bytes()));
+        args.extend(queues);
+        self.calls.command("SADD", args).await.map_err(broken)?;
+        Ok(())
+    }
+
+    /// One page of all delayed queues of the database, as suffixes of their keys.
+    ///
+    /// # Errors
+    /// Redis cannot be reached.
+    pub async fn scan(&self, cursor: Bytes, count: u64) -> Result<Page, StoreError> {
+        let pattern = Bytes::from(format!("{}:*", keys::TIMEOUT));
+        let args = vec![
+            cursor,
+            Bytes::from_static(b"MATCH"),
+            pattern,
+            Bytes::from_static(b"COUNT"),
+            number(count),
+            Bytes::from_static(b"TYPE"),
+            Bytes::from_static(b"zset"),
+        ];
+        let mut page = page(self.calls.command("SCAN", args).await.map_err(broken)?)?;
+        page.found = page
+            .found
+            .iter()
+            .filter_map(|key| keys::suffix(keys::TIMEOUT, key).map(Bytes::copy_from_slice))
+            .collect();
+        Ok(page)
+    }
+
+    /// One page of the registry: queue names.
+    ///
+    /// # Errors
+    /// Redis cannot be reached.
+    pub async fn registered(&self, cursor: Bytes, count: u64) -> Result<Page, StoreError> {
+        let registry = Bytes::from_static(REGISTRY.as_bytes());
+        let args = vec![
+            registry,
+            cursor,
+            Bytes::from_static(b"COUNT"),
+            number(count),
+        ];
+        page(self.calls.command("SSCAN", args).await.map_err(broken)?)
+    }
+
+    /// The true name that is recorded for each suffix, where one is.
+    ///
+    /// # Errors
+    /// Redis cannot be reached.
+    pub async fn recorded_name(&self, suffix: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        let args = vec![keys::queue_hash(suffix), Bytes::from_static(b"name")];
+        match self.calls.command("HGET", args).await.map_err(broken)? {
+            BytesFrame::BlobString { data, .. } => Ok(Some(data)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether the zset of a suffix exists in our database: channels ignore databases, and anyone can publish.
+    ///
+    /// # Errors
+    /// Redis cannot be reached.
+    pub async fn has_pending(&self, suffix: &[u8]) -> Result<bool, StoreError> {
+        let args = vec![QueueKeys::new(suffix).timeout];
+        let reply = self.calls.command("EXISTS", args).await.map_err(broken)?;
+        Ok(matches!(reply, BytesFrame::Number { data: 1, .. }))
+    }
+
+    /// Publishes the heartbeat that proves the subscription.
+    ///
+    /// # Errors
+    /// Redis cannot be reached.
+    pub async fn heartbeat(&self, channel: &str) -> Result<(), StoreError> {
+        let args = vec![
+            Bytes::copy_from_slice(channel.as_bytes()),
+            Bytes::from_static(b"1"),
+        ];
+        self.calls.command("PUBLISH", args).await.map_err(broken)?;
+        Ok(())
+    }
+}
+
+fn page(frame: BytesFrame) -> Result<Page, StoreError> {
+    let shape = || StoreError::Internal("a scan answered in another shape".into());
+    let BytesFrame::Array { data, .. } = frame else {
+        return Err(shape());
+    };
+    let mut parts = data.into_iter();
+    let (
+        Some(BytesFrame::BlobString { data: cursor, .. }),
+        Some(BytesFrame::Array { data: found, .. }),
+    ) = (parts.next(), parts.next())
+    else {
+        return Err(shape());
+    };
+    let found = found
+        .into_iter()
+        .filter_map(|frame| match frame {
+            BytesFrame::BlobString { data, .. } => Some(data),
+            _ => None,
+        })
+        .collect();
+    Ok(Page { cursor, found })
+}
+
+fn broken(error: LinkError) -> StoreError {
+    match error {
+        LinkError::NotSent(text) => StoreError::Unavailable(text),
+        LinkError::Broken(text) => StoreError::Uncertain(text),
+        LinkError::Refused(text) => refused(&text),
+    }
+}

@@ -1,0 +1,266 @@
+//! The backing Redis as the broker sees it: one typed method for each script, grouped by who calls it.
+//!
+//! [`offers`] writes batches, [`delivery`] moves what is due, [`messages`] is what commands do to pending
+//! messages, [`search`] the paged ones among them. [`lane`] makes a write's outcome certain, [`redis`] is the only
+//! user of the client library, [`script`] lists the files of `lua/`.
+
+pub mod answer;
+pub mod delivery;
+pub mod keys;
+pub mod lane;
+pub mod member;
+pub mod messages;
+pub mod offers;
+pub mod redis;
+pub mod script;
+pub mod search;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use thiserror::Error;
+use tokio::sync::Semaphore;
+
+use crate::clock::Clock;
+use crate::store::answer::Answer;
+use crate::store::lane::Lane;
+use crate::store::redis::{Link, LinkContext, LinkError};
+use crate::store::script::Script;
+
+/// Why a call to the store failed, and whether it may have been applied.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum StoreError {
+    /// Not applied: the keys belong to another queue name.
+    #[error("the keys of this queue belong to the queue '{}'", owner.escape_ascii())]
+    BadQueue { owner: Vec<u8> },
+    /// Not applied: a key of the queue holds another type.
+    #[error("a key of this queue holds another type: {key}")]
+    WrongType { key: String },
+    /// Not applied: a cursor that no page gave.
+    #[error("the cursor is not one that a page of this command gave; begin with 0")]
+    BadCursor,
+    /// Surely not applied.
+    #[error("{0}")]
+    Unavailable(String),
+    /// Applied or not; it could not be settled.
+    #[error("{0}")]
+    Uncertain(String),
+    /// A bug of ours; applied or not.
+    #[error("{0}")]
+    Internal(String),
+}
+
+/// Words in Redis's error replies that mean: refused before anything was written, and not our fault.
+const REFUSALS: [&str; 14] = [
+    "OOM",
+    "LOADING",
+    "READONLY",
+    "MISCONF",
+    "BUSY",
+    "NOPERM",
+    "NOAUTH",
+    "WRONGPASS",
+    "MASTERDOWN",
+    "CLUSTERDOWN",
+    "NOREPLICAS",
+    "TRYAGAIN",
+    "MOVED",
+    "ASK",
+];
+
+/// Sorts Redis's own error reply. Our scripts validate first and write last, so a refusal is one of the whole.
+pub fn refused(text: &str) -> StoreError {
+    // Redis 6 wraps a script's error: "ERR Error running script (call to f_..): @user_script:1: OOM ...".
+    let says = |word: &str| text.split([' ', '-', ':']).any(|part| part == word);
+    if says("WRONGTYPE") {
+        return StoreError::WrongType {
+            key: text.to_owned(),
+        };
+    }
+    if REFUSALS.iter().any(|word| says(word)) {
+        return StoreError::Unavailable(format!("Redis refused: {text}"));
+    }
+    StoreError::Internal(format!("Redis answered: {text}"))
+}
+
+/// Bounds of waiting, and how much may be asked for at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub call_timeout: Duration,
+    pub settle_timeout: Duration,
+    /// Bytes of payload in one reply.
+    pub reply_bytes_max: usize,
+}
+
+/// Commands other than offers that may be under way at once: each has a lane of its own.
+const CALL_LANES: usize = 32;
+
+pub struct Store {
+    pub clock: Rc<Clock>,
+    limits: Limits,
+    offers: Rc<Link>,
+    calls: Rc<Link>,
+    transfers: Rc<Link>,
+    offer_lanes: [Lane; 2],
+    free_lanes: RefCell<Vec<Lane>>,
+    permits: Semaphore,
+}
+
+impl Store {
+    /// Starts the three links; does not wait for them.
+    ///
+    /// # Errors
+    /// A URL that cannot be read.
+    pub fn start(context: &LinkContext, limits: Limits, token: &str) -> Result<Rc<Self>, String> {
+        let offers = Link::start("offers", context.clone())?;
+        let calls = Link::start("calls", context.clone())?;
+        let transfers = Link::start("transfers", context.clone())?;
+        let lane = |link: &Rc<Link>, name: String| {
+            Lane::new(
+                link.clone(),
+                &format!("{token}:{name}"),
+                context.clock.clone(),
+                limits,
+            )
+        };
+        Ok(Rc::new(Self {
+            clock: context.clock.clone(),
+            limits,
+            offer_lanes: [
+                lane(&offers, "offer-0".into()),
+                lane(&offers, "offer-1".into()),
+            ],
+            free_lanes: RefCell::new(
+                (0..CALL_LANES)
+                    .map(|n| lane(&calls, format!("call-{n}")))
+                    .collect(),
+            ),
+            permits: Semaphore::new(CALL_LANES),
+            offers,
+            calls,
+            transfers,
+        }))
+    }
+
+    /// Whether Redis can be reached on every link.
+    pub fn is_up(&self) -> bool {
+        [&self.offers, &self.calls, &self.transfers]
+            .iter()
+            .all(|link| link.is_up())
+    }
+
+    /// Waits until Redis can be reached, at most so long.
+    pub async fn wait_up(&self, at_most: Duration) -> bool {
+        let all = async {
+            for link in [&self.offers, &self.calls, &self.transfers] {
+                link.wait_up(at_most).await;
+            }
+        };
+        let _ = tokio::time::timeout(at_most, all).await;
+        self.is_up()
+    }
+
+    /// The link for what is not urgent and writes nothing of a queue.
+    pub fn calls(&self) -> &Link {
+        &self.calls
+    }
+
+    /// Runs a writing script on a lane of its own; waits for one if all are taken.
+    async fn write(
+        &self,
+        script: &'static Script,
+        keys: Vec<Bytes>,
+        args: Vec<Bytes>,
+    ) -> Result<Answer, StoreError> {
+        let closed = || StoreError::Internal("no lane for a call is left".into());
+        let _permit = self.permits.acquire().await.map_err(|_| closed())?;
+        let lane = self.free_lanes.borrow_mut().pop().ok_or_else(closed)?;
+        let answer = lane.call(script, keys, args).await;
+        self.free_lanes.borrow_mut().push(lane);
+        answer?.served()
+    }
+
+    /// Runs a script that writes nothing; repeated until the deadline, since that harms nobody.
+    async fn read(
+        &self,
+        script: &'static Script,
+        keys: &[Bytes],
+        args: Vec<Bytes>,
+    ) -> Result<Answer, StoreError> {
+        let deadline = tokio::time::Instant::now() + self.limits.call_timeout;
+        loop {
+            let left = deadline.saturating_duration_since(tokio::time::Instant::now());
+            self.calls.wait_up(left).await;
+            match self.calls.eval(script, keys, args.iter().cloned()).await {
+                Ok(answer) => return answer.served(),
+                Err(LinkError::Refused(text)) => return Err(refused(&text)),
+                Err(LinkError::NotSent(text) | LinkError::Broken(text)) => {
+                    if tokio::time::Instant::now() >= deadline {
+                        return Err(StoreError::Unavailable(format!(
+                            "Redis cannot be reached: {text}"
+                        )));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Redis's TIME in microseconds.
+    ///
+    /// # Errors
+    /// Redis cannot be reached.
+    pub async fn time(&self) -> Result<u64, StoreError> {
+        // STATS of nothing: a script's answer begins with TIME.
+        Ok(self.read(&script::STATS, &[], Vec::new()).await?.now_us)
+    }
+
+    /// Ends the links, the last use of the store.
+    pub async fn quit(&self) {
+        for link in [&self.offers, &self.calls, &self.transfers] {
+            link.quit().await;
+        }
+    }
+}
+
+/// An argument in decimal.
+fn number(value: impl std::fmt::Display) -> Bytes {
+    Bytes::from(value.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals() {
+        for (text, applied) in [
+            (
+                "OOM command not allowed when used memory > 'maxmemory'. script: ab",
+                false,
+            ),
+            (
+                "ERR Error running script (call to f_ab): @user_script:1: -OOM command not allowed",
+                false,
+            ),
+            (
+                "READONLY You can't write against a read only replica.",
+                false,
+            ),
+            ("LOADING Redis is loading the dataset in memory", false),
+            ("BUSY Redis is busy running a script.", false),
+            ("ERR user_script:3: attempt to index a nil value", true),
+        ] {
+            assert_eq!(
+                matches!(refused(text), StoreError::Internal(_)),
+                applied,
+                "{text}"
+            );
+        }
+        assert!(matches!(
+            refused("WRONGTYPE Operation against a key"),
+            StoreError::WrongType { .. }
+        ));
+    }
+}

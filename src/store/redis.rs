@@ -1,0 +1,395 @@
+//! The links to the backing Redis: the only user of the client library.
+//!
+//! fred repeats commands silently by default, its buffer limit and unresponsive check do not work under load, and
+//! a plain timeout around its futures lets commands run later. So here: one write attempt, no buffer limit (the
+//! callers bound what they send), fred's own timeout, and a watchdog that asks TIME once a second and forces a
+//! reconnection after two misses. A link never repeats a call, but for NOSCRIPT, where nothing ran.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use fred::clients::WithOptions;
+use fred::clients::{Client, SubscriberClient};
+use fred::interfaces::{ClientLike, EventInterface, PubsubInterface};
+use fred::types::Builder;
+use fred::types::config::{
+    Config, ConnectionConfig, Options, ReconnectPolicy, ServerConfig, TcpConfig, UnresponsiveConfig,
+};
+use fred::types::{ClusterHash, CustomCommand, Value};
+use redis_protocol::resp3::types::BytesFrame;
+use tokio::sync::Notify;
+
+use crate::clock::{Clock, Sampled, monotonic_us};
+use crate::metrics::Metrics;
+use crate::store::answer::Answer;
+use crate::store::script::{ALL, Script};
+
+/// Where the backing Redis is.
+#[derive(Clone, Debug)]
+pub enum Backend {
+    Url(String),
+    Unix { path: std::path::PathBuf },
+}
+
+/// Why a call has no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LinkError {
+    /// Surely not applied: the link is down, nothing was sent.
+    NotSent(String),
+    /// Sent, and no answer came: applied or not.
+    Broken(String),
+    /// Redis's own error reply.
+    Refused(String),
+}
+
+/// How often the watchdog asks for TIME.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+/// Misses in a row after which the connection is given up.
+const WATCH_MISSES: u32 = 2;
+/// Publications that may wait in the client library before some are dropped (then all queues are looked at).
+const PUBLICATIONS_MAX: usize = 8192;
+
+/// What all links of one broker share.
+#[derive(Clone)]
+pub struct LinkContext {
+    pub backend: Backend,
+    pub connect_timeout: Duration,
+    pub call_timeout: Duration,
+    pub clock: Rc<Clock>,
+    pub metrics: Metrics,
+    /// Told when a sample shows that Redis's clock stepped.
+    pub stepped: Rc<Notify>,
+}
+
+impl LinkContext {
+    fn config(&self) -> Result<Config, String> {
+        let mut config = match &self.backend {
+            Backend::Url(url) => {
+                Config::from_url(url).map_err(|error| error.details().to_owned())?
+            }
+            Backend::Unix { path } => Config {
+                server: ServerConfig::Unix { path: path.clone() },
+                ..Config::default()
+            },
+        };
+        // The daemon may start before its Redis.
+        config.fail_fast = false;
+        Ok(config)
+    }
+
+    fn connection(&self) -> ConnectionConfig {
+        ConnectionConfig {
+            connection_timeout: self.connect_timeout,
+            internal_command_timeout: self.connect_timeout,
+            max_command_attempts: 1,
+            auto_client_setname: false,
+            tcp: TcpConfig {
+                nodelay: Some(true),
+                ..TcpConfig::default()
+            },
+            unresponsive: UnresponsiveConfig {
+                max_timeout: Some(Duration::from_secs(5)),
+                interval: Duration::from_secs(1),
+            },
+            ..ConnectionConfig::default()
+        }
+    }
+
+    fn builder(&self) -> Result<Builder, String> {
+        let mut builder = Builder::from_config(self.config()?);
+        builder.set_connection_config(self.connection());
+        builder.set_policy(ReconnectPolicy::new_exponential(0, 20, 1_000, 2));
+        builder.with_performance_config(|performance| {
+            performance.broadcast_channel_capacity = PUBLICATIONS_MAX;
+        });
+        Ok(builder)
+    }
+}
+
+/// One connection for commands and scripts.
+pub struct Link {
+    pub name: &'static str,
+    client: WithOptions<Client>,
+    context: LinkContext,
+    up: Cell<bool>,
+    came_up: Notify,
+    went_down: Notify,
+}
+
+impl Link {
+    /// Starts to connect and goes on trying for ever; does not wait.
+    ///
+    /// # Errors
+    /// A URL that cannot be read.
+    pub fn start(name: &'static str, context: LinkContext) -> Result<Rc<Self>, String> {
+        let client = context
+            .builder()?
+            .build()
+            .map_err(|error| error.to_string())?;
+        let options = Options {
+            max_attempts: Some(1),
+            timeout: Some(context.call_timeout),
+            ..Options::default()
+        };
+        let link = Rc::new(Self {
+            name,
+            client: client.with_options(&options),
+            context,
+            up: Cell::new(false),
+            came_up: Notify::new(),
+            went_down: Notify::new(),
+        });
+        link.context.metrics.link_up(name, false);
+        tokio::task::spawn_local(watch(Rc::downgrade(&link), client.clone()));
+        client.connect();
+        Ok(link)
+    }
+
+    pub fn is_up(&self) -> bool {
+        self.up.get()
+    }
+
+    /// Waits until the link is up, at most so long.
+    pub async fn wait_up(&self, at_most: Duration) -> bool {
+        let came_up = self.came_up.notified();
+        self.is_up() || tokio::time::timeout(at_most, came_up).await.is_ok()
+    }
+
+    /// Runs a script by its hash; loads it where Redis does not have it.
+    pub async fn eval(
+        &self,
+        script: &'static Script,
+        keys: &[Bytes],
+        args: impl IntoIterator<Item = Bytes>,
+    ) -> Result<Answer, LinkError> {
+        let mut values: Vec<Value> = Vec::with_capacity(keys.len() + 8);
+        values.push(Value::String(script.sha().into()));
+        values.push(Value::Integer(keys.len() as i64));
+        values.extend(keys.iter().cloned().map(Value::Bytes));
+        values.extend(args.into_iter().map(Value::Bytes));
+        let sent = monotonic_us();
+        let reply = match self.send("EVALSHA", values.clone()).await {
+            Err(LinkError::Refused(text)) if text.starts_with("NOSCRIPT") => {
+                self.send("SCRIPT", vec!["LOAD".into(), script.source.into()])
+                    .await?;
+                self.send("EVALSHA", values).await
+            }
+            reply => reply,
+        };
+        let received = monotonic_us();
+        let answer = Answer::new(reply?).map_err(|error| LinkError::Refused(error.to_string()))?;
+        self.context
+            .metrics
+            .script(script.name, (received - sent) as f64 / 1e6);
+        self.sample(sent, received, answer.now_us);
+        Ok(answer)
+    }
+
+    /// Sends one command. Not for anything that writes and must not be lost.
+    pub async fn command(
+        &self,
+        name: &'static str,
+        args: Vec<Bytes>,
+    ) -> Result<BytesFrame, LinkError> {
+        self.send(name, args.into_iter().map(Value::Bytes).collect())
+            .await
+    }
+
+    async fn send(&self, name: &'static str, args: Vec<Value>) -> Result<BytesFrame, LinkError> {
+        if !self.is_up() {
+            return Err(LinkError::NotSent(format!(
+                "the link '{}' to Redis is down",
+                self.name
+            )));
+        }
+        let command = CustomCommand::new_static(name, ClusterHash::Random, false);
+        match self.client.custom_raw(command, args).await {
+            Ok(BytesFrame::SimpleError { data, .. }) => Err(LinkError::Refused(data.to_string())),
+            Ok(BytesFrame::BlobError { data, .. }) => Err(LinkError::Refused(
+                String::from_utf8_lossy(&data).into_owned(),
+            )),
+            Ok(frame) => Ok(frame),
+            Err(error) => Err(LinkError::Broken(error.to_string())),
+        }
+    }
+
+    fn sample(&self, sent: u64, received: u64, redis_us: u64) {
+        if self.context.clock.sample(sent, received, redis_us) == Sampled::Stepped {
+            self.context.stepped.notify_one();
+        }
+    }
+
+    /// Drops the connection and makes a new one: what is under way on it is lost.
+    pub async fn reconnect(&self) {
+        // An error only says that the client is stopping.
+        let _ = self.client.force_reconnection().await;
+    }
+
+    /// Ends the link; waits a moment for what was sent.
+    pub async fn quit(&self) {
+        let _ = tokio::time::timeout(Duration::from_secs(1), self.client.quit()).await;
+    }
+
+    fn set_up(&self, up: bool, why: &str) {
+        if self.up.replace(up) == up {
+            return;
+        }
+        self.context.metrics.link_up(self.name, up);
+        if up {
+            tracing::info!(link = self.name, "connected to Redis");
+            self.came_up.notify_waiters();
+        } else {
+            tracing::warn!(link = self.name, why, "the link to Redis is down");
+            self.went_down.notify_waiters();
+        }
+    }
+
+    async fn load_scripts(&self) {
+        for script in ALL {
+            if self
+                .send("SCRIPT", vec!["LOAD".into(), script.source.into()])
+                .await
+                .is_err()
+            {
+                // NOSCRIPT loads it later; a broken link starts over.
+                return;
+            }
+        }
+    }
+}
+
+/// Keeps `up` true to the connection and asks TIME once a second. Ends with the link.
+async fn watch(link: std::rc::Weak<Link>, client: Client) {
+    let mut connections = client.reconnect_rx();
+    let mut errors = client.error_rx();
+    let mut misses = 0;
+    let mut connected_before = false;
+    let mut interval = tokio::time::interval(WATCH_INTERVAL);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        let asks = tokio::select! {
+            biased;
+            Ok(_) = connections.recv() => {
+                let Some(link) = link.upgrade() else { return };
+                if std::mem::replace(&mut connected_before, true) {
+                    link.context.metrics.reconnected(link.name);
+                }
+                misses = 0;
+                link.set_up(true, "");
+                link.load_scripts().await;
+                false
+            }
+            Ok((error, _)) = errors.recv() => {
+                let Some(link) = link.upgrade() else { return };
+                link.set_up(false, &error.to_string());
+                false
+            }
+            _ = interval.tick() => true,
+        };
+        let Some(link) = link.upgrade() else { return };
+        if !asks || !link.is_up() {
+            continue;
+        }
+        let sent = monotonic_us();
+        match link.send("TIME", Vec::new()).await {
+            Ok(frame) => {
+                misses = 0;
+                if let Some(now_us) = Answer::time(&frame) {
+                    link.sample(sent, monotonic_us(), now_us);
+                }
+            }
+            // LOADING and BUSY are answers: the link works.
+            Err(LinkError::Refused(_)) => misses = 0,
+            Err(LinkError::NotSent(_) | LinkError::Broken(_)) => misses += 1,
+        }
+        if misses >= WATCH_MISSES {
+            misses = 0;
+            link.set_up(false, "TIME was not answered");
+            link.reconnect().await;
+        }
+    }
+}
+
+/// One connection that listens. Publications are hints: they may be lost.
+pub struct Subscription {
+    client: SubscriberClient,
+}
+
+/// What the subscription heard.
+#[derive(Debug)]
+pub enum Heard {
+    /// The link is new, or was lost and is back: everything may have been missed.
+    Subscribed,
+    Published {
+        channel: Bytes,
+        message: Bytes,
+    },
+    /// Publications were dropped because nobody read them in time.
+    Lagged,
+}
+
+impl Subscription {
+    /// Starts to connect, and subscribes to a pattern and a channel at each connection.
+    ///
+    /// # Errors
+    /// A URL that cannot be read.
+    pub fn start(context: &LinkContext) -> Result<Self, String> {
+        let client = context
+            .builder()?
+            .build_subscriber_client()
+            .map_err(|error| error.to_string())?;
+        client.connect();
+        Ok(Self { client })
+    }
+
+    /// Listens until `heard` says stop by returning false.
+    pub async fn listen(
+        &self,
+        pattern: &'static str,
+        channel: &str,
+        heard: impl Fn(Heard) -> bool,
+    ) {
+        use tokio::sync::broadcast::error::RecvError;
+        let mut connections = self.client.reconnect_rx();
+        let mut messages = self.client.message_rx();
+        loop {
+            let event = tokio::select! {
+                biased;
+                connected = connections.recv() => match connected {
+                    Ok(_) | Err(RecvError::Lagged(_)) => {
+                        let pattern = self.client.psubscribe(pattern).await;
+                        let channel = self.client.subscribe(channel).await;
+                        if pattern.is_err() || channel.is_err() {
+                            self.reconnect().await;
+                            continue;
+                        }
+                        Heard::Subscribed
+                    }
+                    Err(RecvError::Closed) => return,
+                },
+                message = messages.recv() => match message {
+                    Ok(message) => Heard::Published {
+                        channel: Bytes::copy_from_slice(message.channel.as_bytes()),
+                        message: message.value.into_bytes().unwrap_or_default(),
+                    },
+                    Err(RecvError::Lagged(_)) => Heard::Lagged,
+                    Err(RecvError::Closed) => return,
+                },
+            };
+            if !heard(event) {
+                return;
+            }
+        }
+    }
+
+    /// Drops the connection and makes a new one, which subscribes again.
+    pub async fn reconnect(&self) {
+        let _ = self.client.force_reconnection().await;
+    }
+
+    pub async fn quit(&self) {
+        let _ = tokio::time::timeout(Duration::from_secs(1), self.client.quit()).await;
+    }
+}

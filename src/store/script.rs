@@ -1,0 +1,70 @@
+//! The scripts of `lua/`, each with the parts it uses in front, and their hashes.
+//!
+//! A part (`lua/_*.lua`) holds local functions only. There is no include mechanism: the list below is it.
+
+use std::sync::LazyLock;
+
+use sha1::{Digest, Sha1};
+
+pub struct Script {
+    /// As the file: also the label of its metric.
+    pub name: &'static str,
+    pub source: &'static str,
+    sha: LazyLock<String>,
+}
+
+impl Script {
+    /// The hash that EVALSHA takes, in hexadecimal.
+    pub fn sha(&self) -> &str {
+        &self.sha
+    }
+}
+
+macro_rules! scripts {
+    ($($constant:ident = $name:literal [$($part:literal),*];)*) => {
+        $(
+            pub static $constant: Script = {
+                const SOURCE: &str = concat!(
+                    $(include_str!(concat!("../../lua/_", $part, ".lua")),)*
+                    include_str!(concat!("../../lua/", $name, ".lua"))
+                );
+                Script {
+                    name: $name,
+                    source: SOURCE,
+                    sha: LazyLock::new(|| {
+                        Sha1::digest(SOURCE).iter().map(|byte| format!("{byte:02x}")).collect()
+                    }),
+                }
+            };
+        )*
+        /// Every script, for loading them all.
+        pub static ALL: &[&Script] = &[$(&$constant),*];
+    };
+}
+
+scripts! {
+    OFFER = "offer" ["guard", "member", "find", "publish"];
+    TRANSFER = "transfer" ["guard", "member", "find", "names"];
+    HEADS = "heads" [];
+    REMOVE = "remove" ["guard", "member", "find", "names"];
+    MATCH_LISTED = "match_listed" ["guard", "member", "match"];
+    MATCH_PENDING = "match_pending" ["guard", "member", "find", "match"];
+    CANCEL = "cancel" ["guard", "member", "find", "names"];
+    RESCHEDULE = "reschedule" ["guard", "member", "find", "names", "publish"];
+    FIRE = "fire" ["guard", "member", "find", "names", "publish"];
+    GET = "get" ["guard", "member", "find"];
+    RANGE = "range" ["guard", "member", "find"];
+    POLL = "poll" ["guard", "member", "find", "names"];
+    CLEAR = "clear" ["guard"];
+    PAUSE = "pause" ["guard"];
+    RESUME = "resume" ["guard"];
+    QUARANTINE_LIST = "quarantine_list" ["guard"];
+    QUARANTINE_RESTORE = "quarantine_restore" ["guard", "publish"];
+    QUARANTINE_DROP = "quarantine_drop" ["guard"];
+    INFO = "info" ["guard"];
+    STATS = "stats" [];
+    SETTLE = "settle" ["guard"];
+    NODE = "node" [];
+    PRUNE = "prune" ["guard"];
+    CONFIGURE = "configure" ["guard"];
+}
