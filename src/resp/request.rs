@@ -331,10 +331,16 @@ fn length_line(buf: &[u8], start: usize) -> Line {
     let digit = |b: u8| i64::from(b - b'0');
     match *rest {
         [b @ b'0'..=b'9', b'\r', b'\n', ..] => {
-            return Line::Length { length: digit(b), end: start + 3 };
+            return Line::Length {
+                length: digit(b),
+                end: start + 3,
+            };
         }
         [a @ b'1'..=b'9', b @ b'0'..=b'9', b'\r', b'\n', ..] => {
-            return Line::Length { length: 10 * digit(a) + digit(b), end: start + 4 };
+            return Line::Length {
+                length: 10 * digit(a) + digit(b),
+                end: start + 4,
+            };
         }
         _ => {}
     }
