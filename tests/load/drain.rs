@@ -32,13 +32,28 @@ pub fn within_a_second(scale: Scale) -> Outcome<Row> {
 
 /// `spread_ms`: the messages are due in these many milliseconds.
 fn run(scale: Scale, spread_ms: u64, target: &'static str) -> Outcome<Row> {
+    for patience in [2, 6, 20] {
+        if let Some(row) = attempt(scale, spread_ms, target, patience)? {
+            return Ok(row);
+        }
+    }
+    Err("the first were due before all were offered".into())
+}
+
+/// None where the offers took longer than `patience` times what the pilot promised.
+fn attempt(
+    scale: Scale,
+    spread_ms: u64,
+    target: &'static str,
+    patience: u64,
+) -> Outcome<Option<Row>> {
     let total = scale.pick(100_000, 20_000);
     let redis = Redis::start()?;
     let broker = Broker::start(&redis, &[])?;
     let mut offers = broker.connect()?;
     let mut meter = redis.connect()?;
 
-    let lead_us = 300_000 + 2 * pilot(&mut offers)? * (total / PILOT) as u64;
+    let lead_us = 300_000 + patience * pilot(&mut offers)? * (total / PILOT) as u64;
     let start_ms = (now_us() + lead_us) / 1000;
     let mut random = Random::new();
     let mut messages: Vec<Message> = (0..total)
@@ -46,7 +61,7 @@ fn run(scale: Scale, spread_ms: u64, target: &'static str) -> Outcome<Row> {
         .collect();
     offer(&mut offers, &mut messages)?;
     if now_us() / 1000 >= start_ms {
-        return Err("the first were due before all were offered".into());
+        return Ok(None);
     }
     let mut scores: Vec<u64> = messages.iter().map(|message| message.due_ms).collect();
     scores.sort_unstable();
@@ -72,7 +87,7 @@ fn run(scale: Scale, spread_ms: u64, target: &'static str) -> Outcome<Row> {
         .collect();
     let [ping_p99, ping_max] = [0.99, 1.0].map(|part| percentile(&during, part));
     let seconds = (done_us.saturating_sub(last_due_us)) as f64 / 1e6;
-    Ok(Row {
+    let row = Row {
         measures: vec![
             Measure::one("s after the last is due", seconds).target(target),
             Measure::one("PING p99 ms", ping_p99).target("<= 5"),
@@ -82,7 +97,8 @@ fn run(scale: Scale, spread_ms: u64, target: &'static str) -> Outcome<Row> {
             Measure::one("out of order", out_of_order(&messages, &receipts) as f64),
         ],
         faults,
-    })
+    };
+    Ok(Some(row))
 }
 
 /// Microseconds that `PILOT` offers take.
@@ -128,25 +144,24 @@ fn until_full(meter: &mut Connection, scores: &[u64], end_us: u64) -> Outcome<u6
     }
 }
 
-/// At a steady pace. A PING that could not be sent in time, because the one before was not
-/// answered, counts from when it should have been: a stall is not one slow answer among many.
+/// At a steady pace. A PING that could not be sent in time, because the one before was not yet
+/// answered, counts as sent then and answered with it: a stall is not one slow answer among many.
 fn ping(mut redis: Connection, going_on: &AtomicBool) -> Outcome<Pings> {
     let pace_us = PACE.as_micros() as u64;
     let mut pings = Vec::new();
     let mut next_us = now_us();
     while going_on.load(Relaxed) {
-        let wait_us = next_us.saturating_sub(now_us());
+        thread::sleep(Duration::from_micros(next_us.saturating_sub(now_us())));
         // A sleep ends a little late: that is not Redis's fault.
-        let from_us = if wait_us > 0 {
-            thread::sleep(Duration::from_micros(wait_us));
-            now_us()
-        } else {
-            next_us
-        };
+        let mut from_us = now_us();
         redis.call(&[b"PING"])?;
-        let ms = now_us().saturating_sub(from_us) as f64 / 1000.0;
-        pings.push((from_us, ms));
-        next_us += pace_us;
+        let answered_us = now_us();
+        while from_us <= answered_us {
+            let ms = (answered_us - from_us) as f64 / 1000.0;
+            pings.push((from_us, ms));
+            from_us += pace_us;
+        }
+        next_us = from_us;
     }
     pings.sort_by(|a, b| a.1.total_cmp(&b.1));
     Ok(pings)

@@ -20,9 +20,9 @@ const HOUR_MS: u64 = 3_600_000;
 
 pub fn run(scale: Scale) -> Outcome<Row> {
     // Longer than one round of a scan over all queues may take.
-    let settle = Duration::from_secs(scale.pick(12, 2));
+    let settle = Duration::from_secs(scale.pick(12, 1));
     let processor_window = Duration::from_secs(scale.pick(20, 5));
-    let requests_window = Duration::from_secs(scale.pick(20, 3));
+    let requests_window = Duration::from_secs(scale.pick(20, 2));
 
     let redis = Redis::start()?;
     let broker = Broker::start(&redis, &[])?;

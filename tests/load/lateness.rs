@@ -13,7 +13,7 @@ use crate::servers::{Broker, Redis};
 use crate::{Outcome, Scale};
 
 /// From the start to the first due time: the offers themselves must be over by then.
-const LEAD_MS: u64 = 2000;
+const LEAD_MS: u64 = 1000;
 /// How long after the last due time a message may still come and not be lost.
 const PATIENCE_MS: u64 = 10_000;
 

@@ -76,7 +76,8 @@ pub fn judge(messages: &[Message], receipts: &[Receipt]) -> Judged {
         match expected.get_mut(receipt.payload.as_slice()) {
             Some((due_ms, times)) => {
                 *times += 1;
-                lateness_ms.push(receipt.at_us as f64 / 1000.0 - *due_ms as f64);
+                let late_us = receipt.at_us as i64 - *due_ms as i64 * 1000;
+                lateness_ms.push(late_us as f64 / 1000.0);
             }
             None => unknown += 1,
         }
