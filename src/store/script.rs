@@ -54,7 +54,7 @@ scripts! {
     FIRE = "fire" ["guard", "member", "find", "names", "publish"];
     GET = "get" ["guard", "member", "find"];
     RANGE = "range" ["guard", "member", "find"];
-    POLL = "poll" ["guard", "member", "find", "names"];
+    POLL = "poll" ["guard", "member", "names"];
     CLEAR = "clear" ["guard"];
     PAUSE = "pause" ["guard"];
     RESUME = "resume" ["guard"];
