@@ -5,19 +5,11 @@
 -- The call key holds `<number> <msgpack of the reply>` of the last call applied, or `<number>` of
 -- the last one settled as void. There is one call in flight for each call key, numbers grow.
 
-<<<<<<< HEAD
-local call_expiry_s = 600 -- far beyond any `valid_until`, after which a late call refuses itself
-
--- SETTLED goes first: LATE promises that the call was not applied, a repeated one may have been.
-local function guard(call_key, number, valid_until_ms, now_ms)
-  local stored = redis.call('GETRANGE', call_key, 0, 19)
-=======
 local call_expiry_s = '600' -- far beyond any `valid_until`, after which a late call refuses itself
 
 -- SETTLED goes first: LATE promises that the call was not applied, a repeated one may have been.
 local function guard(call_key, number, valid_until_ms, now_ms)
   local stored = redis.call('GETRANGE', call_key, '0', '19')
->>>>>>> refs/heads/lua
   local last = tonumber(string.match(stored, '^%d+'))
   if last and last >= tonumber(number) then return 'SETTLED' end
   if now_ms > tonumber(valid_until_ms) then return 'LATE' end

@@ -1,11 +1,7 @@
 -- Store messages: each group of one queue in zset and order list, or nothing of it.
 --
 -- KEYS[1]   string  call         number and reply of this link's last call
-<<<<<<< HEAD
--- KEYS[2..] group   of each group in turn:
-=======
 -- KEYS[2..]         of each group in turn:
->>>>>>> refs/heads/lua
 --           list    destination
 --           zset    timeout      member -> due, Unix ms
 --           list    list         the members in offer order
@@ -13,18 +9,11 @@
 --           hash    names, ids   of a named group only: name -> message id, hex of the id -> name
 -- ARGV[1]   int     number       of this call; grows from call to call
 -- ARGV[2]   int     valid_until_ms
-<<<<<<< HEAD
--- ARGV[3..] msgpack group        [queue, format, delays, members] and of a named one, which holds
---           one message, also [name, mode]. format: '' as recorded, or what to record where none is.
---           delays: one int for all or an array; >= 0 ms from now, < 0 the due time negated.
---           members: always modern. mode: '' replaces, 'NX' only if absent, 'XX' only if present
-=======
 -- ARGV[3..] msgpack group        [queue, format, delays, members]; a named one, which holds one
 --           message, has also [..., name, mode]. format: '' as recorded, else 'legacy' or 'modern',
 --           which is recorded where none is. delays: one int for all or an array; >= 0: ms from
 --           now, < 0: the due time negated. members: modern, with ids of 8 bytes.
 --           mode: '' replaces, 'NX' only if absent, 'XX' only if present
->>>>>>> refs/heads/lua
 -- RETURN    { now_us, 'OK', outcome of each group... }, { now_us, 'LATE' | 'SETTLED' }. Outcome:
 --           0 stored, 1 stored and published, 2 nothing done (NX, XX), or why nothing was stored:
 --           'WRONGTYPE key', 'BADQUEUE true name', 'CLASH', words of Redis ('OOM ...'); only after
@@ -126,11 +115,7 @@ local function offer(group, destination, timeout, list, queue_key, names, ids)
   if known[1] and known[1] ~= queue then return 'BADQUEUE ' .. known[1] end
   local ready = redis.pcall('LLEN', destination)
   if type(ready) ~= 'number' then return reason(ready, destination) end
-<<<<<<< HEAD
-  local head = redis.pcall('ZRANGE', timeout, 0, 0, 'WITHSCORES')
-=======
   local head = redis.pcall('ZRANGE', timeout, '0', '0', 'WITHSCORES')
->>>>>>> refs/heads/lua
   if head.err then return reason(head, timeout) end
 
   local id = names and string.sub(members[1], 2, 1 + string.byte(members[1], 1))
@@ -168,16 +153,8 @@ end
 local reply, key = { now_us, 'OK' }, 2
 for i = 3, #ARGV do
   local group = cmsgpack.unpack(ARGV[i])
-<<<<<<< HEAD
-  local destination, timeout, list, queue_key = KEYS[key], KEYS[key + 1], KEYS[key + 2], KEYS[key + 3]
-  local names, ids
-  if group[5] then names, ids = KEYS[key + 4], KEYS[key + 5] end
-  key = key + (names and 6 or 4)
-  reply[i] = offer(group, destination, timeout, list, queue_key, names, ids)
-=======
   local size = group[5] and 6 or 4
   reply[i] = offer(group, unpack(KEYS, key, key + size - 1))
   key = key + size
->>>>>>> refs/heads/lua
 end
 return applied(call_key, number, reply)

@@ -102,16 +102,14 @@ impl Ticket {
             Outcome::Unmet => with(Told::Unmet),
             Outcome::Failed(error) => with(Told::Failed(error)),
             Outcome::Clash => with(Told::Failed(&StoreError::Unavailable(
-                "every id that was tried is taken; is another broker using this node number?".into(),
+                "every id that was tried is taken; is another broker using this node number?"
+                    .into(),
             ))),
             Outcome::Stored { now_ms, .. } => {
                 let range = self.first..self.first + self.count;
                 let dues = group.dues.get(range.clone()).unwrap_or_default();
                 let ids = ids.get(range).unwrap_or_default();
-                let mut stored = dues
-                    .iter()
-                    .zip(ids)
-                    .map(|(due, id)| (due.ms(*now_ms), *id));
+                let mut stored = dues.iter().zip(ids).map(|(due, id)| (due.ms(*now_ms), *id));
                 with(Told::Stored(&mut stored))
             }
         })
@@ -451,12 +449,17 @@ impl Offers {
                 if let (Some(group), Some(ids)) = (groups.get_mut(place), ids.get_mut(place)) {
                     let id = self.ids.next(self.clock.now_us() / 1_000);
                     *ids = vec![id];
-                    let payload = group.members.split_off(member::OVERHEAD.min(group.members.len()));
+                    let payload = group
+                        .members
+                        .split_off(member::OVERHEAD.min(group.members.len()));
                     group.members.clear();
                     member::pack(&mut group.members, id, &payload);
                 }
             }
-            let again: Vec<&Group> = places.iter().filter_map(|&place| groups.get(place)).collect();
+            let again: Vec<&Group> = places
+                .iter()
+                .filter_map(|&place| groups.get(place))
+                .collect();
             let answered = self.store.offer(lane, &again).await;
             for (nth, &place) in places.iter().enumerate() {
                 // The others of the batch are stored, whatever becomes of these.

@@ -3,8 +3,8 @@
 //! It owns the parts (store, offers, scheduler) and the order in which they start and stop. Each method is one
 //! call of the store, its count for the metrics, and the hint to the scheduler where a head was made earlier.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -14,10 +14,10 @@ use tokio::task::JoinHandle;
 
 pub use crate::batch::Ticket;
 use crate::batch::{self, Offers, Stored};
-use crate::clock::Clock;
 use crate::clients::Clients;
+use crate::clock::Clock;
 use crate::config::{Config, MemberFormat};
-use crate::metrics::{Metrics, QueueSnapshot};
+use crate::metrics::{Metrics, QueueSnapshot, WakeCause};
 use crate::queue::{Due, Message, MessageId, MessageRef, NameMode, QueueName};
 use crate::scheduler::discovery::Discovery;
 use crate::scheduler::host::{self, Host, moment};
@@ -25,13 +25,15 @@ use crate::scheduler::queue_loop::Backoff;
 use crate::scheduler::wakeup::Wakeup;
 use crate::snowflake::{NODES, Snowflake};
 use crate::store::keys::QueueKeys;
-use crate::store::messages::{Position, QueueState};
+use crate::store::messages::Position;
 use crate::store::redis::{Backend, LinkContext, Subscription};
 use crate::store::{self, Store, StoreError};
 
 /// A node number is claimed for so long, and refreshed long before.
 const NODE_EXPIRY: Duration = Duration::from_secs(60);
 const NODE_REFRESH: Duration = Duration::from_secs(15);
+/// Histograms hold a sample of each observation until this is done.
+const METRICS_UPKEEP: Duration = Duration::from_secs(5);
 /// Payload bytes that one transfer moves, about: a copy of a few milliseconds.
 const TRANSFER_BYTES_MAX: u64 = 4 << 20;
 /// Queues that one call reads the numbers of.
@@ -42,6 +44,11 @@ pub struct Broker {
     pub metrics: Metrics,
     pub clients: Clients,
     pub started: Instant,
+    /// The port that clients connect to, once it is known.
+    pub tcp_port: Cell<u16>,
+    /// Commands that were run since the start.
+    pub commands: Cell<u64>,
+    token: String,
     store: Rc<Store>,
     offers: Rc<Offers>,
     host: Rc<Host>,
@@ -50,22 +57,51 @@ pub struct Broker {
 }
 
 /// A row of DQ.QUEUES.
+#[derive(Clone, Debug, Default)]
 pub struct QueueRow {
     pub name: Bytes,
-    /// `None`: a key holds another type.
-    pub pending: Option<u64>,
-    pub ready: Option<u64>,
+    pub pending: u64,
+    /// -1: the destination holds another type.
+    pub ready: i64,
     pub next_due: Option<String>,
 }
 
 /// What DQ.INFO shows: Redis's state now, and this broker's counts since its start.
+#[derive(Clone, Debug, Default)]
 pub struct QueueInfo {
-    pub state: QueueState,
-    pub counts: QueueSnapshot,
+    pub pending: u64,
+    /// -1: the destination holds another type.
+    pub ready: i64,
+    pub next_due: Option<String>,
+    /// How long the head has been due, if it is.
+    pub oldest_overdue_ms: u64,
+    pub listed: u64,
+    pub quarantined: u64,
+    pub named: u64,
+    /// Unix ms, -1 = until resumed.
+    pub paused_until: Option<i64>,
+    pub format: String,
+    pub ttl_ms: Option<u64>,
+    /// Unix seconds of the broker's start.
+    pub since: u64,
     /// The metrics' label that the counts are of: the queue's name, or `other`.
     pub label: String,
-    /// Unix ms of this broker's start.
-    pub since_ms: u64,
+    pub counts: QueueSnapshot,
+}
+
+/// What INFO shows of the broker.
+#[derive(Clone, Debug, Default)]
+pub struct ServerInfo {
+    pub run_id: String,
+    pub tcp_port: u16,
+    pub uptime_s: u64,
+    /// The backing Redis can be reached.
+    pub ready: bool,
+    pub used_memory_bytes: u64,
+    pub commands_processed: u64,
+    pub connections_received: u64,
+    /// Sections of our own: title, then name and value of each field.
+    pub sections: Vec<(&'static str, Vec<(String, String)>)>,
 }
 
 /// What batches tell of what they stored.
@@ -130,14 +166,17 @@ impl Broker {
             subscription: subscription.clone(),
             channel: format!("delay_broker_heartbeat:{token}"),
             heartbeat: Duration::from_millis(config.scheduler.heartbeat_ms),
-            heard_at: std::cell::Cell::new(tokio::time::Instant::now()),
+            heard_at: Cell::new(tokio::time::Instant::now()),
         });
         let scan = Duration::from_millis(config.scheduler.scan_interval_ms);
         let broker = Rc::new(Self {
             config,
-            metrics,
+            metrics: metrics.clone(),
             clients: Clients::default(),
             started: Instant::now(),
+            tcp_port: Cell::new(0),
+            commands: Cell::new(0),
+            token: token.clone(),
             store,
             offers,
             host: host.clone(),
@@ -153,6 +192,13 @@ impl Broker {
             tokio::task::spawn_local(discovery.clone().search()),
             tokio::task::spawn_local(discovery.clone().watch_heads(scan)),
             tokio::task::spawn_local(discovery.keep_registry()),
+            tokio::task::spawn_local(async move {
+                let mut interval = tokio::time::interval(METRICS_UPKEEP);
+                loop {
+                    interval.tick().await;
+                    metrics.upkeep();
+                }
+            }),
             tokio::task::spawn_local(async move {
                 if let Err(error) = host.run(stepped).await {
                     tracing::error!(%error, "the timer failed; nothing is delivered on time any more");
@@ -259,11 +305,8 @@ impl Broker {
             return Ok(None);
         };
         if head && let Some(due) = moment(&id.score) {
-            self.host.hint(
-                &QueueKeys::new(queue.as_bytes()),
-                due,
-                crate::metrics::WakeCause::Offer,
-            );
+            self.host
+                .hint(&QueueKeys::new(queue.as_bytes()), due, WakeCause::Offer);
         }
         Ok(Some(id))
     }
@@ -275,11 +318,8 @@ impl Broker {
     ) -> Result<u64, StoreError> {
         let fired = self.store.fire(queue, &messages).await?;
         if fired.count > 0 {
-            self.host.hint(
-                &QueueKeys::new(queue.as_bytes()),
-                0,
-                crate::metrics::WakeCause::Offer,
-            );
+            self.host
+                .hint(&QueueKeys::new(queue.as_bytes()), 0, WakeCause::Offer);
         }
         Ok(fired.count)
     }
@@ -372,10 +412,8 @@ impl Broker {
 
     pub async fn resume(&self, queue: &QueueName) -> Result<(), StoreError> {
         self.store.resume(queue).await?;
-        self.host.look(
-            &QueueKeys::new(queue.as_bytes()),
-            crate::metrics::WakeCause::Offer,
-        );
+        self.host
+            .look(&QueueKeys::new(queue.as_bytes()), WakeCause::Offer);
         Ok(())
     }
 
@@ -396,10 +434,8 @@ impl Broker {
     ) -> Result<u64, StoreError> {
         let restored = self.store.quarantine_restore(queue, members).await?;
         if restored.head {
-            self.host.look(
-                &QueueKeys::new(queue.as_bytes()),
-                crate::metrics::WakeCause::Offer,
-            );
+            self.host
+                .look(&QueueKeys::new(queue.as_bytes()), WakeCause::Offer);
         }
         Ok(restored.count)
     }
@@ -451,7 +487,7 @@ impl Broker {
             for (name, stats) in some.iter().zip(self.store.stats(some).await?) {
                 rows.push(QueueRow {
                     name: name.clone(),
-                    pending: stats.pending,
+                    pending: u64::try_from(stats.pending).unwrap_or(0),
                     ready: stats.ready,
                     next_due: (!stats.next_due.is_empty()).then_some(stats.next_due),
                 });
@@ -462,15 +498,51 @@ impl Broker {
 
     pub async fn info(&self, queue: &QueueName) -> Result<QueueInfo, StoreError> {
         let state = self.store.info(queue).await?;
-        let counts = self.metrics.queue(queue.as_bytes());
-        let since_ms =
-            (state.now_us / 1_000).saturating_sub(self.started.elapsed().as_millis() as u64);
+        let metrics = self.metrics.queue(queue.as_bytes());
+        let now_ms = state.now_us / 1_000;
+        let head = moment(&state.next_due).filter(|due| *due <= now_ms);
         Ok(QueueInfo {
-            counts: counts.snapshot(),
-            label: counts.label().to_owned(),
-            since_ms,
-            state,
+            pending: state.pending,
+            ready: state.ready,
+            oldest_overdue_ms: head.map_or(0, |due| now_ms - due),
+            next_due: (!state.next_due.is_empty()).then_some(state.next_due),
+            listed: state.listed,
+            quarantined: state.quarantined,
+            named: state.named,
+            paused_until: state.paused_until,
+            format: state.format,
+            ttl_ms: state.ttl_ms,
+            since: (now_ms / 1_000).saturating_sub(self.started.elapsed().as_secs()),
+            label: metrics.label().to_owned(),
+            counts: metrics.snapshot(),
         })
+    }
+
+    /// About this broker, from what it knows.
+    pub fn server_info(&self) -> ServerInfo {
+        let up = |up: bool| if up { "up" } else { "down" }.to_owned();
+        let broker = vec![
+            (
+                "delay_broker_version".to_owned(),
+                env!("CARGO_PKG_VERSION").to_owned(),
+            ),
+            ("queues_known".to_owned(), self.host.len().to_string()),
+            (
+                "offers_waiting".to_owned(),
+                self.offers.waiting().to_string(),
+            ),
+            ("redis_link".to_owned(), up(self.store.is_up())),
+        ];
+        ServerInfo {
+            run_id: self.token.clone(),
+            tcp_port: self.tcp_port.get(),
+            uptime_s: self.started.elapsed().as_secs(),
+            ready: self.ready().is_ok(),
+            used_memory_bytes: resident_bytes(),
+            commands_processed: self.commands.get(),
+            connections_received: self.clients.seen(),
+            sections: vec![("Broker", broker)],
+        }
     }
 
     /// Redis's clock: seconds and microseconds.
@@ -486,19 +558,22 @@ impl Broker {
 
     /// The metrics as text, with pending and ready of the first queues read now.
     pub async fn scrape(&self) -> String {
-        let names: Vec<Bytes> = self
-            .host
-            .page(&Bytes::new(), self.config.metrics.queues_max.min(STATS_MAX))
-            .into_iter()
-            .map(|(_, name)| name)
-            .collect();
-        if !names.is_empty()
-            && let Ok(stats) = self.store.stats(&names).await
-        {
+        let page = self.host.page(&Bytes::new(), STATS_MAX);
+        let names: Vec<Bytes> = page.into_iter().map(|(_, name)| name).collect();
+        if let Ok(stats) = self.store.stats(&names).await {
+            // Queues that share a label are summed.
+            let mut sums = BTreeMap::new();
             for (name, stats) in names.iter().zip(stats) {
                 let metrics = self.metrics.queue(name);
-                metrics.set_pending(stats.pending.unwrap_or(0) as f64);
-                metrics.set_ready(stats.ready.unwrap_or(0) as f64);
+                let sum = sums
+                    .entry(metrics.label().to_owned())
+                    .or_insert((metrics, 0, 0));
+                sum.1 += stats.pending.max(0);
+                sum.2 += stats.ready.max(0);
+            }
+            for (metrics, pending, ready) in sums.into_values() {
+                metrics.set_pending(pending as f64);
+                metrics.set_ready(ready as f64);
             }
         }
         self.metrics.render()
@@ -582,6 +657,16 @@ async fn configure(broker: Rc<Broker>) {
             }
         }
     }
+}
+
+/// Memory of this process, as the kernel counts it.
+fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm
+        .split(' ')
+        .nth(1)
+        .and_then(|pages| pages.parse::<u64>().ok());
+    pages.unwrap_or(0) * rustix::param::page_size() as u64
 }
 
 /// A format as the scripts name it.

@@ -40,20 +40,25 @@ const PARTIAL_LARGE: usize = 64 * 1024;
 /// A reply to come.
 enum Pending {
     Encoded(Bytes),
-    Offered { ticket: Ticket, form: Form, protocol: Protocol, place: Place },
+    Offered {
+        ticket: Ticket,
+        form: Form,
+        protocol: Protocol,
+        place: Place,
+    },
 }
 
 /// Why no more requests are taken from the read buffer for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waits {
     /// It holds no whole request.
-    ForBytes,
+    Bytes,
     /// A call to the store, or the replies before it.
-    ForReplies,
+    Replies,
     /// The open batch is full.
-    ForRoom,
+    Room,
     /// The connection closes when what was asked is answered.
-    ForEnd,
+    End,
 }
 
 /// From the settings.
@@ -102,7 +107,7 @@ impl Connection {
             pending: VecDeque::new(),
             call: None,
             output: BytesMut::new(),
-            waits: Waits::ForBytes,
+            waits: Waits::Bytes,
             progress: Instant::now(),
         };
         connection.set_request_limits();
@@ -118,21 +123,28 @@ impl Connection {
             self.read_requests();
             self.broker.offers().flush();
             self.collect();
-            if stopping && self.waits == Waits::ForBytes {
-                self.waits = Waits::ForEnd;
+            if stopping && self.waits == Waits::Bytes {
+                self.waits = Waits::End;
             }
             let answered = self.pending.is_empty() && self.call.is_none();
-            if self.waits == Waits::ForEnd && answered && self.output.is_empty() {
+            if self.waits == Waits::End && answered && self.output.is_empty() {
                 break;
             }
             if self.output.len() > self.limits.output_bytes_max + OUTPUT_HIGH {
-                tracing::debug!(client = client.addr, "cut off: it does not read its replies");
+                tracing::debug!(
+                    client = client.addr,
+                    "cut off: it does not read its replies"
+                );
                 return;
             }
-            let reads = self.waits == Waits::ForBytes && self.takes_more();
+            let reads = self.waits == Waits::Bytes && self.takes_more();
             if reads {
                 let room = self.reader.needs().clamp(READ_MIN, READ_MAX);
-                self.input.reserve(if self.input.is_empty() { READ_MIN } else { room });
+                self.input.reserve(if self.input.is_empty() {
+                    READ_MIN
+                } else {
+                    room
+                });
             }
             let offered = match (self.pending.front(), &self.call) {
                 (Some(Pending::Offered { ticket, .. }), _) => Some(ticket),
@@ -147,7 +159,7 @@ impl Connection {
                     self.called(&reply);
                 }
                 () = async { match offered { Some(ticket) => ticket.done().await, None => std::future::pending().await } } => {}
-                () = self.broker.offers().room(), if self.waits == Waits::ForRoom => self.waits = Waits::ForBytes,
+                () = self.broker.offers().room(), if self.waits == Waits::Room => self.waits = Waits::Bytes,
                 wrote = to.write_buf(&mut self.output), if !self.output.is_empty() => match wrote {
                     Ok(bytes) if bytes > 0 => self.progress = Instant::now(),
                     _ => return,
@@ -177,12 +189,12 @@ impl Connection {
 
     /// Runs every whole request of the read buffer, until something has to be waited for.
     fn read_requests(&mut self) {
-        if self.waits == Waits::ForReplies && self.pending.is_empty() && self.call.is_none() {
-            self.waits = Waits::ForBytes;
+        if self.waits == Waits::Replies && self.pending.is_empty() && self.call.is_none() {
+            self.waits = Waits::Bytes;
         }
-        while self.waits == Waits::ForBytes && self.takes_more() {
+        while self.waits == Waits::Bytes && self.takes_more() {
             if !self.broker.offers().has_room() {
-                self.waits = Waits::ForRoom;
+                self.waits = Waits::Room;
                 return;
             }
             match self.reader.next(&mut self.input) {
@@ -191,7 +203,7 @@ impl Connection {
                 Err(error) => {
                     let reply = Reply::Error(format!("ERR Protocol error: {error}"));
                     self.ready(&reply);
-                    self.waits = Waits::ForEnd;
+                    self.waits = Waits::End;
                 }
             }
         }
@@ -200,6 +212,7 @@ impl Connection {
     fn run_request(&mut self) {
         let request = self.reader.request(&self.input);
         let (place, run) = command::run(request, &mut self.session, &self.broker);
+        self.broker.commands.set(self.broker.commands.get() + 1);
         let protocol = self.session.protocol;
         match run {
             Run::Ready(reply) => {
@@ -208,16 +221,21 @@ impl Connection {
                 self.set_request_limits();
             }
             Run::Offered(ticket, form) => {
-                self.pending.push_back(Pending::Offered { ticket, form, protocol, place });
+                self.pending.push_back(Pending::Offered {
+                    ticket,
+                    form,
+                    protocol,
+                    place,
+                });
             }
             Run::Later(call) => {
                 self.call = Some((call, protocol, place));
-                self.waits = Waits::ForReplies;
+                self.waits = Waits::Replies;
             }
             Run::Close(reply) => {
                 self.counts.count(place, &reply);
                 self.ready(&reply);
-                self.waits = Waits::ForEnd;
+                self.waits = Waits::End;
             }
         }
         self.reader.consume(&mut self.input);
@@ -249,8 +267,14 @@ impl Connection {
         while let Some(front) = self.pending.front() {
             match front {
                 Pending::Encoded(bytes) => self.output.put_slice(bytes),
-                Pending::Offered { ticket, form, protocol, place } => {
-                    let Some(code) = command::answer(ticket, *form, *protocol, &mut self.output) else {
+                Pending::Offered {
+                    ticket,
+                    form,
+                    protocol,
+                    place,
+                } => {
+                    let Some(code) = command::answer(ticket, *form, *protocol, &mut self.output)
+                    else {
                         return;
                     };
                     self.counts.offered(*place, code);
@@ -270,7 +294,12 @@ impl Connection {
 
 /// When the connection is cut off if no byte moves: a client that does not take its replies, or leaves a large
 /// request unfinished, or is idle longer than it may be.
-fn deadline(limits: &Limits, progress: Instant, output: &BytesMut, input: &BytesMut) -> Option<Instant> {
+fn deadline(
+    limits: &Limits,
+    progress: Instant,
+    output: &BytesMut,
+    input: &BytesMut,
+) -> Option<Instant> {
     if !output.is_empty() || input.len() >= PARTIAL_LARGE {
         return Some(progress + limits.stall_timeout);
     }

@@ -51,7 +51,7 @@ impl QueueName {
         Ok(Self(Bytes::copy_from_slice(raw)))
     }
 
-    /// A name that is read back from Redis or from checked configuration: the rules are for clients.
+    /// A name read back from Redis, or from checked configuration: the rules are for clients.
     pub fn trusted(raw: Bytes) -> Self {
         Self(raw)
     }
@@ -213,6 +213,32 @@ impl Due {
     }
 }
 
+/// An end of a range of due times as a score: `-` and `+` for no end, Unix milliseconds (negative
+/// or fractional too, as scores of others are), or RFC 3339 (to its last digit).
+pub fn score_bound(raw: &[u8]) -> Result<String, TimeError> {
+    let text = match raw {
+        b"" => return Err(TimeError::Empty),
+        b"-" => return Ok("-inf".to_owned()),
+        b"+" => return Ok("+inf".to_owned()),
+        _ => std::str::from_utf8(raw).map_err(|_| TimeError::Form)?,
+    };
+    let number = text.strip_prefix('-').unwrap_or(text);
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let all_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    if all_digits(whole) && all_digits(fraction) {
+        let fits = text.len() <= SCORE_BYTES_MAX;
+        return fits.then(|| text.to_owned()).ok_or(TimeError::TooFar);
+    }
+    let moment = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| TimeError::Form)?;
+    let ns = moment.unix_timestamp_nanos();
+    let sign = if ns < 0 { "-" } else { "" };
+    let (ms, rest) = (ns.unsigned_abs() / 1_000_000, ns.unsigned_abs() % 1_000_000);
+    Ok(match rest {
+        0 => format!("{sign}{ms}"),
+        _ => format!("{sign}{ms}.{rest:06}"),
+    })
+}
+
 /// The number that `raw` begins with (too large becomes the largest), and how many bytes it took.
 fn digits(raw: &[u8]) -> (u64, usize) {
     let taken = raw.iter().take_while(|b| b.is_ascii_digit());
@@ -255,9 +281,7 @@ pub enum DelayError {
     Negative,
     #[error("must be a whole number (smaller units instead of fractions, as in 1h30m)")]
     Fraction,
-    #[error(
-        "must be whole milliseconds, or numbers with units (ms, s, m, h, d) as in 30s or 1h30m"
-    )]
+    #[error("must be whole milliseconds, or numbers with units (ms, s, m, h, d), as 1h30m")]
     Form,
     #[error("must have its units from large to small, each at most once, as in 1h30m")]
     Order,
@@ -506,6 +530,38 @@ mod tests {
             assert_eq!(
                 Due::parse_at(raw.as_bytes()),
                 wanted.map(Due::At),
+                "{raw:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn ends_of_ranges() {
+        let rows: &[(&str, Result<&str, TimeError>)] = &[
+            ("-", Ok("-inf")),
+            ("+", Ok("+inf")),
+            ("0", Ok("0")),
+            ("1795228205123", Ok("1795228205123")),
+            ("-5", Ok("-5")),
+            ("1.5", Ok("1.5")),
+            ("1970-01-01T00:00:01.5Z", Ok("1500")),
+            ("1970-01-01T00:00:01.0000005Z", Ok("1000.000500")),
+            ("1969-12-31T23:59:59.9995Z", Ok("-0.500000")),
+            ("", Err(TimeError::Empty)),
+            ("inf", Err(TimeError::Form)),
+            ("(5", Err(TimeError::Form)),
+            ("1e5", Err(TimeError::Form)),
+            ("--5", Err(TimeError::Form)),
+            (".", Err(TimeError::Form)),
+            (
+                "99999999999999999999999999999999999999999",
+                Err(TimeError::TooFar),
+            ),
+        ];
+        for (raw, wanted) in rows {
+            assert_eq!(
+                score_bound(raw.as_bytes()),
+                wanted.map(str::to_owned),
                 "{raw:?}"
             );
         }

@@ -52,10 +52,13 @@ pub async fn run(
     let grace = Duration::from_secs(config.server.grace_s);
     let broker = Broker::start(config, backend).map_err(ServeError::Backend)?;
     listener.set_nonblocking(true)?;
+    broker.tcp_port.set(listener.local_addr()?.port());
     let listener = tokio::net::TcpListener::from_std(listener)?;
     let (requests, asked) = mpsc::channel(HTTP_WAITING_MAX);
     // Held for as long as it is to answer.
-    let _http = http.map(|listener| http::start(listener, requests)).transpose()?;
+    let _http = http
+        .map(|listener| http::start(listener, requests))
+        .transpose()?;
     let answering = tokio::task::spawn_local(answer_http(broker.clone(), asked));
     let stopping = CancellationToken::new();
     let mut connections = JoinSet::new();
@@ -89,7 +92,11 @@ pub async fn run(
         }
     }
     drop(listener);
-    tracing::info!(clients = connections.len(), grace_s = grace.as_secs(), "stopping");
+    tracing::info!(
+        clients = connections.len(),
+        grace_s = grace.as_secs(),
+        "stopping"
+    );
     stopping.cancel();
     let drained = async {
         while connections.join_next().await.is_some() {}
@@ -133,7 +140,9 @@ impl Drop for Place {
             }
         }
         // The connection's own entry is dropped right after.
-        self.broker.metrics.clients(self.broker.clients.len().saturating_sub(1));
+        self.broker
+            .metrics
+            .clients(self.broker.clients.len().saturating_sub(1));
     }
 }
 
@@ -186,8 +195,14 @@ impl Server {
             connections.spawn_local(refuse(stream, refusal));
             return;
         }
-        let local = stream.local_addr().map(|address| address.to_string()).unwrap_or_default();
-        let peer = stream.peer_addr().map(|address| address.to_string()).unwrap_or_default();
+        let local = stream
+            .local_addr()
+            .map(|address| address.to_string())
+            .unwrap_or_default();
+        let peer = stream
+            .peer_addr()
+            .map(|address| address.to_string())
+            .unwrap_or_default();
         // Replies are written once per read; waiting for more would only make them late.
         let _ = stream.set_nodelay(true);
         *self.by_address.borrow_mut().entry(address).or_insert(0) += 1;
@@ -196,12 +211,22 @@ impl Server {
             .borrow_mut()
             .get_or_insert_with(|| Rc::new(Counts::new(&broker.metrics)))
             .clone();
-        let registered = broker.clients.register(peer, local, std::time::Instant::now());
+        let registered = broker
+            .clients
+            .register(peer, local, std::time::Instant::now());
         broker.metrics.clients(broker.clients.len());
-        let place =
-            Place { address, by_address: self.by_address.clone(), broker: broker.clone() };
-        let connection =
-            Connection::new(broker.clone(), counts, self.rules.clone(), self.limits, registered);
+        let place = Place {
+            address,
+            by_address: self.by_address.clone(),
+            broker: broker.clone(),
+        };
+        let connection = Connection::new(
+            broker.clone(),
+            counts,
+            self.rules.clone(),
+            self.limits,
+            registered,
+        );
         let stopping = stopping.clone();
         connections.spawn_local(async move {
             let _place = place;
@@ -212,7 +237,8 @@ impl Server {
 
 async fn refuse(mut stream: TcpStream, refusal: String) {
     // Nobody has to read it.
-    let _ = tokio::time::timeout(Duration::from_secs(1), stream.write_all(refusal.as_bytes())).await;
+    let _ =
+        tokio::time::timeout(Duration::from_secs(1), stream.write_all(refusal.as_bytes())).await;
 }
 
 /// Answers what the HTTP thread asks.

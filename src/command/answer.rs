@@ -90,7 +90,10 @@ pub struct Counts {
 impl Counts {
     pub fn new(metrics: &Metrics) -> Self {
         Self {
-            known: TABLE.iter().map(|spec| metrics.command_counts(spec.name)).collect(),
+            known: TABLE
+                .iter()
+                .map(|spec| metrics.command_counts(spec.name))
+                .collect(),
             unknown: metrics.command_counts(UNKNOWN),
         }
     }
@@ -107,7 +110,9 @@ impl Counts {
 
     fn add(&self, place: Place, code: Option<&str>) {
         let known = place.and_then(|place| self.known.get(place));
-        known.unwrap_or(&self.unknown).count(code.map_or(Outcome::Ok, Outcome::Error), 1);
+        known
+            .unwrap_or(&self.unknown)
+            .count(code.map_or(Outcome::Ok, Outcome::Error), 1);
     }
 }
 
@@ -118,9 +123,17 @@ mod tests {
     #[test]
     fn ids_are_as_message_ids_are_shown() {
         for (due_ms, id, expected) in [
-            (1_795_228_205_123, 0x01a2_b3c4_d5e6_f708, "$30\r\n1795228205123-01a2b3c4d5e6f708\r\n"),
+            (
+                1_795_228_205_123,
+                0x01a2_b3c4_d5e6_f708,
+                "$30\r\n1795228205123-01a2b3c4d5e6f708\r\n",
+            ),
             (0, 0, "$18\r\n0-0000000000000000\r\n"),
-            (999_999_999_999_999, u64::MAX, "$32\r\n999999999999999-ffffffffffffffff\r\n"),
+            (
+                999_999_999_999_999,
+                u64::MAX,
+                "$32\r\n999999999999999-ffffffffffffffff\r\n",
+            ),
         ] {
             let mut out = BytesMut::new();
             put_id(&mut out, (due_ms, id));

@@ -580,8 +580,8 @@ mod tests {
         }
     }
 
-    /// All good rows after one another, cut at random, and damaged at random: never a panic, and the
-    /// same requests and error however the bytes arrive.
+    /// All good rows after one another, cut and damaged at random: never a panic, and the same
+    /// requests and error however the bytes arrive.
     #[test]
     fn random_splits_and_damage() {
         let mut seed = 0x9e37_79b9_7f4a_7c15_u64;

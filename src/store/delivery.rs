@@ -25,11 +25,11 @@ pub struct Transferred {
     pub moved: Vec<(f64, u64)>,
 }
 
-/// What is in a queue, for lists and metrics. `None`: a key holds another type.
+/// What is in a queue, for lists and metrics. -1: the key holds another type.
 #[derive(Debug, Clone)]
 pub struct Stats {
-    pub pending: Option<u64>,
-    pub ready: Option<u64>,
+    pub pending: i64,
+    pub ready: i64,
     pub next_due: String,
 }
 
@@ -113,10 +113,9 @@ impl Store {
         let mut answer = self.read(&STATS, &keys, Vec::new()).await?;
         let mut stats = Vec::with_capacity(queues.len());
         for _ in queues {
-            let (pending, ready) = (answer.int()?, answer.int()?);
             stats.push(Stats {
-                pending: u64::try_from(pending).ok(),
-                ready: u64::try_from(ready).ok(),
+                pending: answer.int()?,
+                ready: answer.int()?,
                 next_due: answer.text()?,
             });
         }

@@ -22,13 +22,13 @@ pub struct Changed {
 #[derive(Debug, Clone)]
 pub struct QueueState {
     pub pending: u64,
-    /// `None`: the destination holds another type.
-    pub ready: Option<u64>,
+    /// -1: the destination holds another type.
+    pub ready: i64,
     pub next_due: String,
     pub listed: u64,
     pub quarantined: u64,
-    /// `None`: not paused. `Some(None)`: until it is resumed.
-    pub paused_until: Option<Option<u64>>,
+    /// Unix ms, -1 = until it is resumed; `None`: not paused.
+    pub paused_until: Option<i64>,
     pub format: String,
     /// The least time to live of a key of the queue, where one has any.
     pub ttl_ms: Option<u64>,
@@ -253,14 +253,11 @@ impl Store {
         Ok(QueueState {
             now_us: answer.now_us,
             pending: answer.count()?,
-            ready: u64::try_from(answer.int()?).ok(),
+            ready: answer.int()?,
             next_due: answer.text()?,
             listed: answer.count()?,
             quarantined: answer.count()?,
-            paused_until: match answer.text()?.as_str() {
-                "" => None,
-                until => Some(until.parse().ok()),
-            },
+            paused_until: answer.text()?.parse().ok(),
             format: answer.text()?,
             ttl_ms: u64::try_from(answer.int()?).ok(),
             named: answer.count()?,

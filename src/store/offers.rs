@@ -27,7 +27,10 @@ pub struct Group {
 pub enum Outcome {
     /// Delays count from `now_ms`: Redis's TIME rounded up to a millisecond. `head`: its earliest message is
     /// the queue's head now.
-    Stored { now_ms: u64, head: bool },
+    Stored {
+        now_ms: u64,
+        head: bool,
+    },
     /// A named offer whose condition (NX, XX) did not hold: nothing was done.
     Unmet,
     /// Nothing was done: another message has this id already, whoever gave it. Another id will do.
@@ -65,7 +68,10 @@ impl Store {
         for _ in groups {
             let said = answer.bytes()?;
             outcomes.push(match &said[..] {
-                b"0" => Outcome::Stored { now_ms, head: false },
+                b"0" => Outcome::Stored {
+                    now_ms,
+                    head: false,
+                },
                 b"1" => Outcome::Stored { now_ms, head: true },
                 b"2" => Outcome::Unmet,
                 b"CLASH" => Outcome::Clash,

@@ -43,23 +43,23 @@ macro_rules! scripts {
 }
 
 scripts! {
-    OFFER = "offer" ["guard", "member", "find"];
-    TRANSFER = "transfer" ["guard", "member", "find"];
+    OFFER = "offer" ["guard", "member", "find", "publish"];
+    TRANSFER = "transfer" ["guard", "member", "find", "names"];
     HEADS = "heads" [];
-    REMOVE = "remove" ["guard", "member", "find"];
-    MATCH_LISTED = "match_listed" ["guard", "member"];
-    MATCH_PENDING = "match_pending" ["guard", "member"];
-    CANCEL = "cancel" ["guard", "member", "find"];
-    RESCHEDULE = "reschedule" ["guard", "member", "find"];
-    FIRE = "fire" ["guard", "member", "find"];
+    REMOVE = "remove" ["guard", "member", "find", "names"];
+    MATCH_LISTED = "match_listed" ["guard", "member", "match"];
+    MATCH_PENDING = "match_pending" ["guard", "member", "find", "match"];
+    CANCEL = "cancel" ["guard", "member", "find", "names"];
+    RESCHEDULE = "reschedule" ["guard", "member", "find", "names", "publish"];
+    FIRE = "fire" ["guard", "member", "find", "names", "publish"];
     GET = "get" ["guard", "member", "find"];
-    RANGE = "range" ["guard", "member"];
-    POLL = "poll" ["guard", "member"];
+    RANGE = "range" ["guard", "member", "find"];
+    POLL = "poll" ["guard", "member", "find", "names"];
     CLEAR = "clear" ["guard"];
     PAUSE = "pause" ["guard"];
     RESUME = "resume" ["guard"];
     QUARANTINE_LIST = "quarantine_list" ["guard"];
-    QUARANTINE_RESTORE = "quarantine_restore" ["guard"];
+    QUARANTINE_RESTORE = "quarantine_restore" ["guard", "publish"];
     QUARANTINE_DROP = "quarantine_drop" ["guard"];
     INFO = "info" ["guard"];
     STATS = "stats" [];

@@ -1,2 +1,0 @@
-#[derive(Default)]
-pub struct Clients;
