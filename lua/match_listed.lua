@@ -16,7 +16,6 @@
 
 local timeout, list, queue_key = unpack(KEYS)
 local queue, index, anchor, page, found_max = unpack(ARGV, 1, 5)
-local first_payload = 6
 
 local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]
@@ -30,7 +29,7 @@ if index > 0 and redis.call('LINDEX', list, index - 1) ~= anchor then
   index = place + 1
 end
 local payloads = {}
-for i = first_payload, #ARGV do payloads[i - first_payload + 1] = ARGV[i] end
+for i = 6, #ARGV do payloads[i - 5] = ARGV[i] end
 local match = matcher(payloads)
 
 local reply = { now_us, 'OK', -1, '' }

@@ -14,7 +14,6 @@
 
 local timeout, queue_key = unpack(KEYS)
 local queue, score, last_member, page = unpack(ARGV, 1, 4)
-local first_payload = 5
 
 local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]
@@ -32,7 +31,7 @@ if score ~= '' then
   end
 end
 local payloads = {}
-for i = first_payload, #ARGV do payloads[i - first_payload + 1] = ARGV[i] end
+for i = 5, #ARGV do payloads[i - 4] = ARGV[i] end
 local match = matcher(payloads)
 
 local reply = { now_us, 'OK', '', '' }

@@ -9,10 +9,11 @@
 --           hash    names, ids   of a named group only: name -> message id, hex of the id -> name
 -- ARGV[1]   int     number       of this call; grows from call to call
 -- ARGV[2]   int     valid_until_ms
--- ARGV[3..] msgpack group        [queue, format, delays, members]; a named one, which holds one
---           message, has also [..., name, mode]. format: '' as recorded, else 'legacy' or 'modern',
---           which is recorded where none is. delays: one int for all or an array; >= 0: ms from
---           now, < 0: the due time negated. members: modern, with ids of 8 bytes.
+-- ARGV[3..] msgpack group        [queue, format, delays, members]; of a named one, which holds one
+--           message, [..., name, mode]. Strings are `str`: cmsgpack does not know `bin`.
+--           format: '' as recorded, else 'legacy' or 'modern', recorded where none is.
+--           delays: one int for all, or an array; >= 0: ms from now, < 0: the due time negated.
+--           members: modern, with ids of 8 bytes.
 --           mode: '' replaces, 'NX' only if absent, 'XX' only if present
 -- RETURN    { now_us, 'OK', outcome of each group... }, { now_us, 'LATE' | 'SETTLED' }. Outcome:
 --           0 stored, 1 stored and published, 2 nothing done (NX, XX), or why nothing was stored:

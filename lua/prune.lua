@@ -6,7 +6,7 @@
 -- KEYS[3]  hash  queue_key  true name, pause, format
 -- KEYS[4]  set   registry   queues the brokers know
 -- ARGV[1]  text  queue
--- RETURN   { now_us, 'OK', pruned 0 | 1 }
+-- RETURN   { now_us, 'OK', pruned 0 | 1 },
 --          { now_us, 'WRONGTYPE', key }, { now_us, 'BADQUEUE', true name }
 -- COST     O(1)
 

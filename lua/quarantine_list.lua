@@ -4,7 +4,7 @@
 -- KEYS[2]  hash  queue_key   true name of the queue
 -- ARGV[1]  text  queue
 -- ARGV[2]  int   count       members at most
--- RETURN   { now_us, 'OK', member, score, ... }
+-- RETURN   { now_us, 'OK', member, score, ... },
 --          { now_us, 'WRONGTYPE', key }, { now_us, 'BADQUEUE', true name }
 -- COST     O(count)
 

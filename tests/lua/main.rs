@@ -1,0 +1,22 @@
+//! The scripts, one by one, without a broker: keyspace -> call -> reply and whole keyspace.
+//!
+//! Each row runs in a database of its own. What holds for every script (guard, settling, wrong
+//! types, headers) is checked for every row or in `every.rs`.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod bench;
+mod text;
+
+mod change;
+mod every;
+mod look;
+mod offer;
+mod quarantine;
+mod redisson;
+mod settle;
+mod take_out;
+mod transfer;

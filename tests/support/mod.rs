@@ -1,0 +1,7 @@
+//! What several test targets share; not a target itself. Brought in with `#[path]`.
+
+#![allow(dead_code)] // Each target uses a part.
+
+pub mod keyspace;
+pub mod redis;
+pub mod resp;
