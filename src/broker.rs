@@ -82,7 +82,7 @@ pub struct QueueInfo {
     pub paused_until: Option<i64>,
     pub format: String,
     pub ttl_ms: Option<u64>,
-    /// Unix seconds of the broker's start.
+    /// Unix ms of the broker's start.
     pub since: u64,
     /// The metrics' label that the counts are of: the queue's name, or `other`.
     pub label: String,
@@ -512,7 +512,7 @@ impl Broker {
             paused_until: state.paused_until,
             format: state.format,
             ttl_ms: state.ttl_ms,
-            since: (now_ms / 1_000).saturating_sub(self.started.elapsed().as_secs()),
+            since: now_ms.saturating_sub(self.started.elapsed().as_millis() as u64),
             label: metrics.label().to_owned(),
             counts: metrics.snapshot(),
         })
