@@ -1,6 +1,7 @@
 //! The scripts of `lua/`, each with the parts it uses in front, and their hashes.
 //!
-//! A part (`lua/_*.lua`) holds local functions only. There is no include mechanism: the list below is it.
+//! A part (`lua/_*.lua`) holds local functions only. There is no include mechanism: the list below
+//! is it.
 
 use std::sync::LazyLock;
 

@@ -209,7 +209,8 @@ fn poll() {
         ),
         (
             "stale entries are dropped, poison goes to quarantine and does not count",
-            "timeout m1(a)=1 bad=2 l4(\\r\\n\\x00)=3 m5(e)=4; list m9(z) m1(a) bad m1(a) l4(\\r\\n\\x00) m5(e)",
+            "timeout m1(a)=1 bad=2 l4(\\r\\n\\x00)=3 m5(e)=4; \
+             list m9(z) m1(a) bad m1(a) l4(\\r\\n\\x00) m5(e)",
             "poll 2 1000",
             "OK a \\r\\n\\x00",
             "timeout m5(e)=4; list m5(e); quarantine bad=2",
