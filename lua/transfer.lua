@@ -15,8 +15,8 @@
 --          next: score of the head, '' if none. paused_until: '', ms, or -1 (until resumed).
 --          pause_ended_ms: when the last pause ended, 0 if there was none. quarantined: how many.
 --          moved: score, count, score, count... of what reached the destination, in its order
--- COST     O(log pending) for each message moved while the list is in due order; else one pass over
---          the list for each message out of order. Nothing is written if nothing is due
+-- COST     O(log pending) for each message while the list is in due order; else one pass over the
+--          list in all, for each message where ids are not in order. Nothing due: nothing written
 
 local destination, timeout, list, queue_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local names, ids, quarantine = KEYS[5], KEYS[6], KEYS[7]
@@ -99,10 +99,13 @@ local function trim()
     end
   end
   if run > 0 then redis.call('LTRIM', list, run, -1) end
-  if not left or run == #listed and run < taken then return end
+  -- All gone, or the list ended before the batch did.
+  if not left or (run == #listed and run < taken) then return end
+  local rest = {}
   for i = same + 1, taken do
-    if left[members[i]] then unlist(list, members[i], select(2, read(members[i]))) end
+    if left[members[i]] then rest[#rest + 1] = members[i] end
   end
+  strike(list, rest)
 end
 
 if taken > 0 then

@@ -11,7 +11,7 @@ pub const SCRIPTS: [(&str, &str, &str); 24] = [
     ("offer", "guard member find publish", "call ..."),
     (
         "transfer",
-        "guard member find names",
+        "guard member find strike names",
         "destination timeout list queue names ids quarantine",
     ),
     ("heads", "", "..."),
@@ -19,12 +19,12 @@ pub const SCRIPTS: [(&str, &str, &str); 24] = [
     ("match_pending", "guard member find match", "timeout queue"),
     (
         "remove",
-        "guard member find names",
+        "guard member find strike names",
         "call timeout list queue names ids",
     ),
     (
         "cancel",
-        "guard member find names",
+        "guard member find strike names",
         "call timeout list queue names ids",
     ),
     (

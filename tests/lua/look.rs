@@ -180,7 +180,7 @@ fn stats() {
         ),
         (
             "each in turn",
-            "timeout m1(a)=-5.5 m2(b)=1; destination x y z; \
+            "timeout m1(a)=-5.5 m2(b)=1; destination x y z
              p.timeout !string; p.destination !string",
             "stats timeout destination p.timeout p.destination timeout p.destination",
             "OK :2 :3 -5.5 :-1 :-1 '' :2 :-1 -5.5",

@@ -209,7 +209,7 @@ fn poll() {
         ),
         (
             "stale entries are dropped, poison goes to quarantine and does not count",
-            "timeout m1(a)=1 bad=2 l4(\\r\\n\\x00)=3 m5(e)=4; \
+            "timeout m1(a)=1 bad=2 l4(\\r\\n\\x00)=3 m5(e)=4
              list m9(z) m1(a) bad m1(a) l4(\\r\\n\\x00) m5(e)",
             "poll 2 1000",
             "OK a \\r\\n\\x00",
@@ -322,5 +322,51 @@ fn out_of_memory() {
         bench.then(then, call);
         assert_eq!(bench.run(call), "SETTLED", "{call} is stored for settling");
         bench.redis("CONFIG SET maxmemory 0");
+    }
+}
+
+/// Many members of a long list, in whatever order: ids that ascend, that come in bursts, that are
+/// random as Redisson's, with stale and unreadable members among them. The others keep their order.
+#[test]
+fn many_at_once() {
+    let ids: [fn(u64) -> u64; 3] = [
+        |n| n * 1000,
+        |n| (n / 700) << 40 | n,
+        |n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+    ];
+    for (call, id) in ["remove", "cancel"]
+        .into_iter()
+        .flat_map(|call| ids.map(|id| (call, id)))
+    {
+        let mut bench = Bench::new("");
+        let member = |n: u64| match n % 10 {
+            3 => format!("l{}(x{n})", id(n)),
+            _ => format!("m{}(x{n})", id(n)),
+        };
+        let listed = |n: u64| match n % 100 {
+            50 => format!("unreadable{n}"),
+            _ => member(n),
+        };
+        let all: Vec<String> = (0..3000).map(listed).collect();
+        let pending: Vec<String> = (0..3000)
+            .map(|n| format!("{} {}", n % 7, member(n)))
+            .collect();
+        bench.redis(&format!("ZADD @timeout {}", pending.join(" ")));
+        bench.redis(&format!("RPUSH @list {}", all.join(" ")));
+        let taken: Vec<u64> = (0..900).map(|n| n * 1103 % 3000).collect();
+        let words: Vec<String> = match call {
+            "remove" => taken.iter().map(|n| member(*n)).collect(),
+            _ => taken
+                .iter()
+                .map(|n| format!("{} #{}", n % 7, id(*n)))
+                .collect(),
+        };
+        bench.returns(&format!("{call} {}", words.join(" ")), "OK :900");
+        let left = (0..3000).filter(|n| !taken.contains(n) || n % 100 == 50);
+        let left: Vec<Vec<u8>> = left.map(|n| bench.names.bytes(&listed(n))).collect();
+        let list = bench.redis("LRANGE @list 0 -1");
+        let list: Vec<Vec<u8>> = list.elements().iter().map(|one| one.bytes()).collect();
+        assert!(list == left, "{call}: {} and {}", list.len(), left.len());
+        assert_eq!(bench.redis("ZCARD @timeout").int(), 2100);
     }
 }
