@@ -4,6 +4,7 @@
 use crate::bench::{Bench, SCRIPTS, file_text, source};
 use crate::support::redis::Redis;
 use crate::support::resp::Value;
+use delay_broker::store::script::ALL;
 use std::collections::BTreeSet;
 
 /// A call of each script that finds nothing to complain of.
@@ -42,13 +43,11 @@ fn files() {
         .map(|file| file.unwrap().file_name().into_string().unwrap())
         .filter_map(|file| file.strip_suffix(".lua").map(str::to_owned))
         .collect();
-    let scripts = SCRIPTS.iter().map(|(name, ..)| (*name).to_owned());
-    let parts = SCRIPTS
-        .iter()
-        .flat_map(|(_, parts, _)| parts.split_whitespace());
+    let scripts = SCRIPTS.iter().map(|(name, _)| (*name).to_owned());
+    let parts = ALL.iter().flat_map(|script| script.parts);
     let parts = parts.map(|part| format!("_{part}"));
     assert_eq!(files, scripts.chain(parts).collect());
-    for ((name, ..), call) in SCRIPTS.iter().zip(CALLS) {
+    for ((name, _), call) in SCRIPTS.iter().zip(CALLS) {
         assert_eq!(call.split(' ').next(), Some(*name));
     }
 }
@@ -58,10 +57,10 @@ fn files() {
 fn loads_and_survives_a_flush() {
     let redis = Redis::spawn(&[]);
     let mut client = redis.client(0);
-    for (script, ..) in SCRIPTS {
+    for (script, _) in SCRIPTS {
         let mut hashes = BTreeSet::new();
         for _ in 0..2 {
-            let reply = client.call(&["SCRIPT", "LOAD", &source(script)]).unwrap();
+            let reply = client.call(&["SCRIPT", "LOAD", source(script)]).unwrap();
             assert!(!matches!(reply, Value::Error(_)), "{script}: {reply:?}");
             hashes.insert(reply.text());
             let exists = ["SCRIPT", "EXISTS", &reply.text()];
@@ -94,7 +93,7 @@ fn wrong_types() {
         ("fire", "list"),
     ];
     let mut checked = 0;
-    for ((script, _, roles), call) in SCRIPTS.iter().zip(CALLS) {
+    for ((script, roles), call) in SCRIPTS.iter().zip(CALLS) {
         for role in roles
             .split(' ')
             .filter(|role| !["call", "...", "node"].contains(role))
@@ -128,7 +127,7 @@ fn wrong_types() {
 /// The call key is ours alone: another type there is an error of Redis, before any write.
 #[test]
 fn call_key_of_another_type() {
-    for ((script, _, roles), call) in SCRIPTS.iter().zip(CALLS) {
+    for ((script, roles), call) in SCRIPTS.iter().zip(CALLS) {
         if roles.starts_with("call") {
             let mut bench = Bench::new("timeout m1(a)=5; list m1(a)");
             bench.redis("RPUSH @call x");
@@ -143,7 +142,7 @@ fn call_key_of_another_type() {
 fn keys_of_another_queue() {
     let given = "timeout m1(a)=5 bad=6; list m1(a) bad; quarantine x=1; queue name=other
                  names n=5-0000000000000001; ids 0000000000000001=n";
-    for ((script, _, roles), call) in SCRIPTS.iter().zip(CALLS) {
+    for ((script, roles), call) in SCRIPTS.iter().zip(CALLS) {
         if roles.contains("queue") {
             let mut bench = Bench::new(given);
             assert_eq!(bench.run(call), "BADQUEUE other", "{script}");
@@ -156,7 +155,7 @@ fn keys_of_another_queue() {
 /// is returned and what it costs.
 #[test]
 fn headers() {
-    for (script, _, roles) in SCRIPTS {
+    for (script, roles) in SCRIPTS {
         let text = file_text(script);
         let header: Vec<&str> = text
             .lines()
