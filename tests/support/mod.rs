@@ -2,6 +2,7 @@
 
 #![allow(dead_code)] // Each target uses a part.
 
+pub mod broker;
 pub mod keyspace;
 pub mod redis;
 pub mod resp;

@@ -1,0 +1,195 @@
+//! The real program on ports of its own, as a user starts it: arguments and environment in, its
+//! ready line out. It never serves longer than the test process lives. Knows no command.
+//!
+//! As in `redis.rs`, a shell waits on a pipe that only this process holds open, and kills the
+//! broker when the pipe closes, however the test process ends. What the broker logs is kept in a
+//! file and shown when a test fails.
+
+use super::resp::Client;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_delay-broker");
+const READY_WITHIN: Duration = Duration::from_secs(20);
+
+/// Kills by id, and only if that process still is the broker.
+const WATCHDOG: &str = r#"
+trap '' INT TERM HUP
+cat > /dev/null
+[ "$(readlink "/proc/$1/exe")" = "$2" ] && kill -9 "$1"
+rm -rf "$3"
+"#;
+
+/// A running broker. Dropping it kills it.
+pub struct Broker {
+    child: Child,
+    watchdog: Child,
+    dir: PathBuf,
+    ready: String,
+}
+
+impl Broker {
+    /// Starts a broker on a backing Redis, and waits until it says that it serves. The settings are
+    /// `("server.password", "secret")`, as in `config/default.toml`.
+    pub fn spawn(redis_url: &str, settings: &[(&str, &str)]) -> Broker {
+        Broker::with_args(&["--redis", redis_url], settings)
+    }
+
+    /// The same with other flags; without `--redis` it manages a Redis of its own.
+    pub fn with_args(args: &[&str], settings: &[(&str, &str)]) -> Broker {
+        let dir = tempfile::Builder::new()
+            .prefix("broker-")
+            .tempdir()
+            .unwrap()
+            .keep();
+        let log = File::create(dir.join("log")).unwrap();
+        let mut child = Command::new(PROGRAM)
+            .args([
+                "--listen",
+                "127.0.0.1:0",
+                "--http",
+                "127.0.0.1:0",
+                "--log",
+                "warn",
+            ])
+            .args(args)
+            .envs(settings.iter().map(|(key, value)| (variable(key), value)))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let watchdog = Command::new("sh")
+            .args(["-c", WATCHDOG, "watchdog", &child.id().to_string(), PROGRAM])
+            .arg(&dir)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut broker = Broker {
+            child,
+            watchdog,
+            dir,
+            ready: String::new(),
+        };
+        let (sender, receiver) = mpsc::channel();
+        // Reads to the end, so that the broker never writes to a closed pipe.
+        std::thread::spawn(move || {
+            lines
+                .map_while(Result::ok)
+                .for_each(|line| drop(sender.send(line)));
+        });
+        match receiver.recv_timeout(READY_WITHIN) {
+            Ok(line) => broker.ready = line,
+            Err(_) => panic!("the broker is not ready; its log:\n{}", broker.log()),
+        }
+        broker
+    }
+
+    /// The line that it printed: `delay-broker ready: RESP ..., HTTP ..., Redis ...`.
+    pub fn ready_line(&self) -> &str {
+        &self.ready
+    }
+
+    /// Where Redis clients connect.
+    pub fn address(&self) -> String {
+        self.after("RESP ")
+    }
+
+    /// Where metrics and health are.
+    pub fn http_address(&self) -> String {
+        self.after("HTTP ")
+    }
+
+    fn after(&self, word: &str) -> String {
+        let (_, rest) = self.ready.split_once(word).unwrap();
+        rest.split([',', ' ']).next().unwrap().to_owned()
+    }
+
+    pub fn client(&self) -> Client {
+        Client::connect(self.address()).unwrap()
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal by name, such as `TERM` or `STOP`.
+    pub fn signal(&self, name: &str) {
+        signal(self.pid(), name);
+    }
+
+    /// Waits until the process has ended.
+    pub fn wait(&mut self, at_most: Duration) -> ExitStatus {
+        let deadline = Instant::now() + at_most;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "still running; its log:\n{}",
+                self.log()
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// What it has logged so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.join("log")).unwrap_or_default()
+    }
+
+    /// The file that it logs into.
+    pub fn log_file(&self) -> PathBuf {
+        self.dir.join("log")
+    }
+
+    /// Memory that it has in use, as the kernel counts it.
+    pub fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .unwrap();
+        line.trim()
+            .strip_suffix(" kB")
+            .unwrap()
+            .parse::<u64>()
+            .unwrap()
+            * 1024
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("log of the broker at {}:\n{}", self.ready, self.log());
+        }
+        // It may have ended already.
+        self.child.kill().ok();
+        self.child.wait().ok();
+        drop(self.watchdog.stdin.take());
+        self.watchdog.wait().ok();
+    }
+}
+
+/// Sends a signal by name to one process.
+pub fn signal(pid: u32, name: &str) {
+    let sent = Command::new("kill")
+        .args(["-s", name, &pid.to_string()])
+        .status()
+        .unwrap();
+    assert!(sent.success(), "kill -s {name} {pid}");
+}
+
+/// `server.password` is DELAY_BROKER_SERVER__PASSWORD in the environment.
+fn variable(key: &str) -> String {
+    format!("DELAY_BROKER_{}", key.to_uppercase().replace('.', "__"))
+}
