@@ -2,13 +2,14 @@
 
 ARGS ?=
 
-.PHONY: help run test lint redis
+.PHONY: help run test interop lint redis
 
 help:
-	@echo "make run    build, start the broker with a Redis of its own, say what to type next"
-	@echo "make test   all tests, each process with a Redis of its own"
-	@echo "make lint   formatting and clippy, as CI asks for"
-	@echo "Both install redis-server first where it is missing (Debian), or say what to install."
+	@echo "make run      build, start the broker with a Redis of its own, say what to type next"
+	@echo "make test     all tests, each process with a Redis of its own"
+	@echo "make interop  clients of other languages against a debug build (needs python3, node, npm)"
+	@echo "make lint     formatting and clippy, as CI asks for"
+	@echo "All but lint install redis-server first where it is missing (Debian), or say what to install."
 
 # `exec` all the way down: Ctrl-C reaches the broker itself, and make waits for its stop.
 run: redis
@@ -16,6 +17,10 @@ run: redis
 
 test: redis
 	cargo test --locked
+
+# Downloads the clients, at pinned versions, from their registries.
+interop: redis
+	@tests/interop/run
 
 lint:
 	cargo fmt --check

@@ -12,7 +12,7 @@
 -- ARGV[4..] bytes   members
 -- RETURN    { now_us, 'OK', removed }, { now_us, 'LATE' | 'SETTLED' },
 --           { now_us, 'WRONGTYPE', key }, { now_us, 'BADQUEUE', true name }
--- COST      O(log pending) and one LREM from the nearer end for each member
+-- COST      O(log pending) for each member, and one pass over the list
 
 local call_key, timeout, list, queue_key, names, ids = unpack(KEYS)
 local number, valid_until_ms, queue = ARGV[1], ARGV[2], ARGV[3]
@@ -26,15 +26,15 @@ refused = refuse(now_us, queue_key, queue, {
 })
 if refused then return applied(call_key, number, refused) end
 
-local removed, taken = 0, {}
+local removed, taken = {}, {}
 for i = 4, #ARGV do
   local member = ARGV[i]
   if redis.call('ZREM', timeout, member) == 1 then
+    removed[#removed + 1] = member
     local _, id = read(member)
-    unlist(list, member, id)
-    removed = removed + 1
     if id then taken[#taken + 1] = hex(id) end
   end
 end
+strike(list, removed)
 forget(names, ids, taken)
-return applied(call_key, number, { now_us, 'OK', removed })
+return applied(call_key, number, { now_us, 'OK', #removed })

@@ -15,8 +15,8 @@
 --          next: score of the head, '' if none. paused_until: '', ms, or -1 (until resumed).
 --          pause_ended_ms: when the last pause ended, 0 if there was none. quarantined: how many.
 --          moved: score, count, score, count... of what reached the destination, in its order
--- COST     O(log pending) for each message moved while the list is in due order; else one pass over
---          the list for each message out of order. Nothing is written if nothing is due
+-- COST     O(log pending) for each message while the list is in due order; else one pass over the
+--          list in all, for each message where ids are not in order. Nothing due: nothing written
 
 local destination, timeout, list, queue_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local names, ids, quarantine = KEYS[5], KEYS[6], KEYS[7]
@@ -81,28 +81,38 @@ end
 
 -- Takes the moved members off the list. A run of them at its head, in whatever order, is trimmed
 -- in one step; a stale member there would only be in the way and goes with it.
-local function trim()
-  local listed = redis.call('LRANGE', list, 0, taken - 1)
-  local same = 0
-  while same < #listed and listed[same + 1] == members[same + 1] do same = same + 1 end
-  local left, run = nil, same
-  if same < taken then
+local run, left = 0, nil
+local function goes(listed)
+  if not left then
+    if listed == members[run + 1] then return true end
     left = {}
-    for i = same + 1, taken do left[members[i]] = true end
-    for i = same + 1, #listed do
-      if left[listed[i]] then
-        left[listed[i]] = nil
-      elseif redis.call('ZSCORE', timeout, listed[i]) then
-        break
-      end
-      run = i
+    for i = run + 1, taken do left[members[i]] = true end
+  end
+  local moved = left[listed]
+  left[listed] = nil
+  return moved or not redis.call('ZSCORE', timeout, listed)
+end
+
+-- Pages are small: what is not due may be large.
+local function trim()
+  local page_size, ended, stays = 4, false, false
+  while run < taken and not ended and not stays do
+    local size = math.min(page_size, taken - run)
+    local page = redis.call('LRANGE', list, run, run + size - 1)
+    for i = 1, #page do
+      stays = not goes(page[i])
+      if stays then break end
+      run = run + 1
     end
+    ended, page_size = #page < size, 64
   end
   if run > 0 then redis.call('LTRIM', list, run, -1) end
-  if not left or run == #listed and run < taken then return end
-  for i = same + 1, taken do
-    if left[members[i]] then unlist(list, members[i], select(2, read(members[i]))) end
+  if not left or (ended and not stays) then return end
+  local rest = {}
+  for i = 1, taken do
+    if left[members[i]] then rest[#rest + 1] = members[i] end
   end
+  strike(list, rest)
 end
 
 if taken > 0 then

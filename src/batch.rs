@@ -6,11 +6,12 @@
 //! push -> open batch ----+                      +-> in flight (lane 1), if enough wait
 //! ```
 //!
-//! There is no timer: while one call is in flight the next batch gathers, and goes when it returns; a second call
-//! is made beside it only where enough messages wait. A message is packed straight from the read buffer by
-//! [`Offers::push`], which gives back a [`Ticket`]; a connection waits for a batch once, not for each message.
-//! Messages to one queue form a group, in the order of pushing; a named message is a group of its own, and what
-//! is offered to its queue after it begins another, so that the script keeps the order.
+//! There is no timer: while one call is in flight the next batch gathers, and goes when it returns;
+//! a second call is made beside it only where enough messages wait. A message is packed straight
+//! from the read buffer by [`Offers::push`], which gives back a [`Ticket`]; a connection waits for
+//! a batch once, not for each message. Messages to one queue form a group, in the order of pushing;
+//! a named message is a group of its own, and what is offered to its queue after it begins another,
+//! so that the script keeps the order.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
@@ -181,8 +182,8 @@ impl Offers {
         }
     }
 
-    /// Whether the open batch takes another message. Where it does not, wait for [`Offers::room`]: the
-    /// connection stops reading, and TCP pushes back.
+    /// Whether the open batch takes another message. Where it does not, wait for [`Offers::room`]:
+    /// the connection stops reading, and TCP pushes back.
     pub fn has_room(&self) -> bool {
         let open = self.open.borrow();
         open.messages < self.limits.messages_max && open.bytes < self.limits.bytes_max
@@ -196,7 +197,8 @@ impl Offers {
         }
     }
 
-    /// Stops or allows storing: without a claimed node number an id could clash with another broker's.
+    /// Stops or allows storing: without a claimed node number an id could clash with another
+    /// broker's.
     pub fn set_closed(&self, why: Option<String>) {
         if why.is_none() {
             self.opened.notify_waiters();
@@ -321,8 +323,8 @@ impl Offers {
         keys
     }
 
-    /// Sends what is open if a lane is free for it; called once after each read of a connection and after
-    /// each answer.
+    /// Sends what is open if a lane is free for it; called once after each read of a connection and
+    /// after each answer.
     pub fn flush(self: &Rc<Self>) {
         let enough = match self.in_flight.get() {
             0 => 1,
@@ -341,8 +343,8 @@ impl Offers {
         }
     }
 
-    /// Closes the open batch. Done when the sending task runs and not before, so that the connections whose
-    /// reads are ready in the same turn of the runtime share the call.
+    /// Closes the open batch. Done when the sending task runs and not before, so that the
+    /// connections whose reads are ready in the same turn of the runtime share the call.
     fn close(&self) -> Rc<Batch> {
         let open = std::mem::replace(&mut *self.open.borrow_mut(), Open::new());
         self.closing.set(false);
@@ -430,7 +432,8 @@ async fn send(offers: Rc<Offers>, lane: usize) {
 const CLASHES_MAX: usize = 3;
 
 impl Offers {
-    /// Stores the groups of a batch; a message whose id is taken already gets a new id and is stored again.
+    /// Stores the groups of a batch; a message whose id is taken already gets a new id and is
+    /// stored again.
     async fn store(
         &self,
         lane: usize,

@@ -1,7 +1,9 @@
-//! The handle that commands get: what they may do, in terms of queues and messages. No RESP, no socket.
+//! The handle that commands get: what they may do, in terms of queues and messages. No RESP, no
+//! socket.
 //!
-//! It owns the parts (store, offers, scheduler) and the order in which they start and stop. Each method is one
-//! call of the store, its count for the metrics, and the hint to the scheduler where a head was made earlier.
+//! It owns the parts (store, offers, scheduler) and the order in which they start and stop. Each
+//! method is one call of the store, its count for the metrics, and the hint to the scheduler where
+//! a head was made earlier.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -11,6 +13,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 pub use crate::batch::Ticket;
 use crate::batch::{self, Offers, Stored};
@@ -53,6 +56,8 @@ pub struct Broker {
     offers: Rc<Offers>,
     host: Rc<Host>,
     subscription: Rc<Subscription>,
+    /// Cancelled when a part failed that the broker cannot do without.
+    pub failed: CancellationToken,
     tasks: RefCell<Vec<JoinHandle<()>>>,
 }
 
@@ -82,7 +87,7 @@ pub struct QueueInfo {
     pub paused_until: Option<i64>,
     pub format: String,
     pub ttl_ms: Option<u64>,
-    /// Unix seconds of the broker's start.
+    /// Unix ms of the broker's start.
     pub since: u64,
     /// The metrics' label that the counts are of: the queue's name, or `other`.
     pub label: String,
@@ -123,6 +128,7 @@ impl Broker {
         let metrics = Metrics::new(config.metrics.queues_max);
         let clock = Rc::new(Clock::default());
         let stepped = Rc::new(Notify::new());
+        let failed = CancellationToken::new();
         let token = token();
         let context = LinkContext {
             backend,
@@ -181,6 +187,7 @@ impl Broker {
             offers,
             host: host.clone(),
             subscription,
+            failed: failed.clone(),
             tasks: RefCell::default(),
         });
         let tasks = [
@@ -200,8 +207,10 @@ impl Broker {
                 }
             }),
             tokio::task::spawn_local(async move {
+                // Without its timer nothing is delivered on time: the process ends.
                 if let Err(error) = host.run(stepped).await {
-                    tracing::error!(%error, "the timer failed; nothing is delivered on time any more");
+                    tracing::error!(%error, "the timer of the scheduler failed");
+                    failed.cancel();
                 }
             }),
         ];
@@ -450,7 +459,8 @@ impl Broker {
 
     // About queues.
 
-    /// A page of the queues that this broker knows, in the order of their keys; `0` is the first and last cursor.
+    /// A page of the queues that this broker knows, in the order of their keys; `0` is the first
+    /// and last cursor.
     pub async fn queues(
         &self,
         pattern: Option<Bytes>,
@@ -512,7 +522,7 @@ impl Broker {
             paused_until: state.paused_until,
             format: state.format,
             ttl_ms: state.ttl_ms,
-            since: (now_ms / 1_000).saturating_sub(self.started.elapsed().as_secs()),
+            since: now_ms.saturating_sub(self.started.elapsed().as_millis() as u64),
             label: metrics.label().to_owned(),
             counts: metrics.snapshot(),
         })
@@ -649,7 +659,7 @@ async fn configure(broker: Rc<Broker>) {
                     tracing::error!(
                         queue = queue.name,
                         owner = %owner.escape_ascii(),
-                        "two queues claim one set of keys; this one is not delivered until the other is gone"
+                        "two queues claim one set of keys; this one is not delivered"
                     );
                     break;
                 }

@@ -1,9 +1,10 @@
-//! Redis's time as the broker knows it: an offset to the local monotonic clock and how far it may be off.
+//! Redis's time as the broker knows it: an offset to the local monotonic clock and how far it may
+//! be off.
 //!
-//! Redis `TIME`, read inside the scripts, decides what is due; this estimate only says when to ask. It is fed
-//! by the TIME that every script returns and by a watchdog that asks once a second. The sample with the least
-//! round trip of a window wins, since an answer can lie about the offset by at most half its round trip.
-//! All values are microseconds.
+//! Redis `TIME`, read inside the scripts, decides what is due; this estimate only says when to ask.
+//! It is fed by the TIME that every script returns and by a watchdog that asks once a second. The
+//! sample with the least round trip of a window wins, since an answer can lie about the offset by
+//! at most half its round trip. All values are microseconds.
 
 use std::cell::Cell;
 

@@ -6,10 +6,11 @@
 //!                                      | a call (one at most)  |
 //! ```
 //!
-//! Replies to come stand in a bounded FIFO, each in the protocol it was asked in. Offers and local commands go
-//! on past each other; a call to the store starts when everything before it is answered, and nothing after it is
-//! read until it is. Everything is bounded: at a bound the connection stops reading, and TCP pushes back.
-//! Every request that was read gets its reply, also while the broker stops.
+//! Replies to come stand in a bounded FIFO, each in the protocol it was asked in. Offers and local
+//! commands go on past each other; a call to the store starts when everything before it is
+//! answered, and nothing after it is read until it is. Everything is bounded: at a bound the
+//! connection stops reading, and TCP pushes back. Every request that was read gets its reply, also
+//! while the broker stops.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -48,6 +49,9 @@ enum Pending {
     },
 }
 
+/// A call to the store, and how its reply is to be written and counted.
+type Call = (LocalBoxFuture<'static, Reply>, Protocol, Place);
+
 /// Why no more requests are taken from the read buffer for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waits {
@@ -80,7 +84,7 @@ pub struct Connection {
     reader: RequestReader,
     input: BytesMut,
     pending: VecDeque<Pending>,
-    call: Option<(LocalBoxFuture<'static, Reply>, Protocol, Place)>,
+    call: Option<Call>,
     output: BytesMut,
     waits: Waits,
     /// When bytes last moved, in or out.
@@ -114,7 +118,8 @@ impl Connection {
         connection
     }
 
-    /// Serves the client until it leaves, is cut off, or `stop` is cancelled and everything read is answered.
+    /// Serves the client until it leaves, is cut off, or `stop` is cancelled and everything read is
+    /// answered.
     pub async fn run<S: AsyncRead + AsyncWrite>(mut self, stream: S, stop: CancellationToken) {
         let (mut from, mut to) = tokio::io::split(stream);
         let client = self.registered.client();
@@ -126,8 +131,8 @@ impl Connection {
             if stopping && self.waits == Waits::Bytes {
                 self.waits = Waits::End;
             }
-            let answered = self.pending.is_empty() && self.call.is_none();
-            if self.waits == Waits::End && answered && self.output.is_empty() {
+            let done = self.pending.is_empty() && self.call.is_none();
+            if self.waits == Waits::End && done && self.output.is_empty() {
                 break;
             }
             if self.output.len() > self.limits.output_bytes_max + OUTPUT_HIGH {
@@ -146,20 +151,21 @@ impl Connection {
                     room
                 });
             }
-            let offered = match (self.pending.front(), &self.call) {
-                (Some(Pending::Offered { ticket, .. }), _) => Some(ticket),
-                _ => None,
+            let offered = match self.pending.front() {
+                Some(Pending::Offered { ticket, .. }) => Some(ticket),
+                Some(Pending::Encoded(_)) | None => None,
             };
-            let calls = self.call.as_mut().filter(|_| self.pending.is_empty());
+            let call = self.call.as_mut().filter(|_| self.pending.is_empty());
+            let room = self.waits == Waits::Room;
             let deadline = deadline(&self.limits, self.progress, &self.output, &self.input);
+            // Each arm is safe to cancel: what was read or written is in the buffers, and calls
+            // and tickets go on where they were.
             tokio::select! {
                 biased;
                 () = client.killed() => return,
-                reply = async { match calls { Some((call, ..)) => call.await, None => std::future::pending().await } } => {
-                    self.called(&reply);
-                }
-                () = async { match offered { Some(ticket) => ticket.done().await, None => std::future::pending().await } } => {}
-                () = self.broker.offers().room(), if self.waits == Waits::Room => self.waits = Waits::Bytes,
+                reply = answered(call) => self.called(&reply),
+                () = stored(offered) => {}
+                () = self.broker.offers().room(), if room => self.waits = Waits::Bytes,
                 wrote = to.write_buf(&mut self.output), if !self.output.is_empty() => match wrote {
                     Ok(bytes) if bytes > 0 => self.progress = Instant::now(),
                     _ => return,
@@ -174,7 +180,7 @@ impl Connection {
                 },
                 () = stop.cancelled(), if !stopping => stopping = true,
                 () = until(deadline) => {
-                    tracing::debug!(client = client.addr, "cut off: no progress within the configured time");
+                    tracing::debug!(client = client.addr, "cut off: no byte moved for too long");
                     return;
                 }
             }
@@ -292,8 +298,8 @@ impl Connection {
     }
 }
 
-/// When the connection is cut off if no byte moves: a client that does not take its replies, or leaves a large
-/// request unfinished, or is idle longer than it may be.
+/// When the connection is cut off if no byte moves: a client that does not take its replies, or
+/// leaves a large request unfinished, or is idle longer than it may be.
 fn deadline(
     limits: &Limits,
     progress: Instant,
@@ -304,6 +310,22 @@ fn deadline(
         return Some(progress + limits.stall_timeout);
     }
     limits.idle_timeout.map(|idle| progress + idle)
+}
+
+/// The reply of the call under way; never, if there is none.
+async fn answered(call: Option<&mut Call>) -> Reply {
+    match call {
+        Some((call, ..)) => call.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits for the outcome of an offer; for ever, if there is none.
+async fn stored(ticket: Option<&Ticket>) {
+    match ticket {
+        Some(ticket) => ticket.done().await,
+        None => std::future::pending().await,
+    }
 }
 
 async fn until(deadline: Option<Instant>) {

@@ -154,8 +154,8 @@ const UNITS: [(&[u8], u64); 5] = [
 ];
 
 impl Due {
-    /// `1500`, `250ms`, `30s`, `15m`, `2h`, `7d`, `1h30m`: whole milliseconds, or numbers with units
-    /// from large to small, each at most once.
+    /// `1500`, `250ms`, `30s`, `15m`, `2h`, `7d`, `1h30m`: whole milliseconds, or numbers with
+    /// units from large to small, each at most once.
     pub fn parse_delay(raw: &[u8], delay_max_ms: u64) -> Result<Self, DelayError> {
         match raw.first() {
             None => return Err(DelayError::Empty),

@@ -21,7 +21,8 @@ use crate::http::{self, HttpRequest};
 use crate::resp::RequestLimits;
 use crate::store::redis::Backend;
 
-/// How long the first connection to Redis may take before the broker says that it is ready without it.
+/// How long the first connection to Redis may take before the broker says that it is ready without
+/// it.
 const READY_WAIT: Duration = Duration::from_secs(5);
 /// Requests of the HTTP endpoints that may wait; more are answered with 503.
 const HTTP_WAITING_MAX: usize = 16;
@@ -32,6 +33,8 @@ pub enum ServeError {
     Backend(String),
     #[error("the listener cannot be used: {0}")]
     Listen(#[from] std::io::Error),
+    #[error("the scheduler stopped; the log says why")]
+    Scheduler,
 }
 
 /// Serves until `stop` is done, then drains within the grace time. To be run inside a `LocalSet`.
@@ -70,6 +73,7 @@ pub async fn run(
         tokio::select! {
             biased;
             () = &mut stop => break,
+            () = broker.failed.cancelled() => return Err(ServeError::Scheduler),
             waited = &mut first, if ready.is_some() => {
                 if let Err(missing) = waited {
                     tracing::warn!(missing, "serving without Redis until it comes");
@@ -185,7 +189,8 @@ impl Server {
             Some("-ERR max number of clients reached\r\n".to_owned())
         } else if count >= self.per_address_max {
             Some(format!(
-                "-DENIED {address} has {count} connections, and server.clients_per_address_max is {}\r\n",
+                "-DENIED {address} has {count} connections, \
+                 and server.clients_per_address_max is {}\r\n",
                 self.per_address_max
             ))
         } else {

@@ -1,13 +1,15 @@
-//! Ids of messages: 64 bits that grow with every message of this broker and clash with no other broker's.
+//! Ids of messages: 64 bits that grow with every message of this broker and clash with no other
+//! broker's.
 //!
 //! ```text
 //! 1 bit 0 | 41 bits milliseconds since 2024-01-01 | 10 bits node | 12 bits sequence
 //! ```
 //!
-//! Written big-endian into the member, so equal due times keep the order of offering, and the order of the list,
-//! of the zset and of the ids agree. The millisecond part follows the estimate of Redis's clock and never steps
-//! back: when a millisecond's 4,096 ids are used up it borrows from the next one. The node number is claimed in
-//! Redis (`lua/node.lua`) at each start; without a fresh claim there are no ids.
+//! Written big-endian into the member, so equal due times keep the order of offering, and the order
+//! of the list, of the zset and of the ids agree. The millisecond part follows the estimate of
+//! Redis's clock and never steps back: when a millisecond's 4,096 ids are used up it borrows from
+//! the next one. The node number is claimed in Redis (`lua/node.lua`) at each start; without a
+//! fresh claim there are no ids.
 
 use std::cell::Cell;
 

@@ -1,6 +1,8 @@
-//! The replies of offers, written straight from their ticket, and the counters of how commands were answered.
+//! The replies of offers, written straight from their ticket, and the counters of how commands were
+//! answered.
 //!
-//! Offers are many: their message ids are put together in the write buffer, with nothing allocated in between.
+//! Offers are many: their message ids are put together in the write buffer, with nothing allocated
+//! in between.
 
 use std::sync::Arc;
 

@@ -254,11 +254,8 @@ impl Client {
             Self::Kill(filter) => {
                 let mut killed = clients.list();
                 killed.retain(|client| filter.means(client, &me));
-                killed.iter().for_each(|client| client.kill());
-                return ended(
-                    &me,
-                    Reply::count(killed.len().try_into().unwrap_or(u64::MAX)),
-                );
+                let count = Reply::count(killed.len().try_into().unwrap_or(u64::MAX));
+                return end(&killed, &me, count);
             }
             Self::KillOne(addr) => {
                 let found = clients
@@ -268,8 +265,7 @@ impl Client {
                 let Some(found) = found else {
                     return Run::Ready(ArgError::plain("No such client").into());
                 };
-                found.kill();
-                return ended(&me, Reply::Ok);
+                return end(&[found], &me, Reply::Ok);
             }
             Self::Reply(mode) => {
                 let skips_in_silence =
@@ -284,12 +280,14 @@ impl Client {
     }
 }
 
-/// A client that killed itself is answered before its connection ends.
-fn ended(me: &clients::Client, reply: Reply) -> Run {
-    if me.is_killed() {
-        Run::Close(reply)
-    } else {
+/// Ends all of them; one that ends itself is answered first.
+fn end(killed: &[Rc<clients::Client>], me: &clients::Client, reply: Reply) -> Run {
+    let others = || killed.iter().filter(|client| client.id != me.id);
+    others().for_each(|client| client.kill());
+    if others().count() == killed.len() {
         Run::Ready(reply)
+    } else {
+        Run::Close(reply)
     }
 }
 

@@ -42,8 +42,8 @@ impl Help {
 fn lines() -> Vec<String> {
     let own = TABLE.iter().filter(|spec| spec.name.starts_with("DQ."));
     let mut lines = vec![
-        "A delay is milliseconds, or units as in 1h30m. A time is Unix milliseconds or RFC 3339. \
-         A message is an id or a name. Commands are:"
+        "DQ.<command> <arguments>. A delay is milliseconds, units as in 1h30m, or AT and a time \
+         (Unix milliseconds or RFC 3339). A message is an id or a name. Commands are:"
             .to_owned(),
     ];
     for spec in own {

@@ -15,7 +15,7 @@ use super::{Command, Form, Group, Kind, MANY, Run, Session, Spec};
 
 pub const SPEC: Spec = Spec {
     name: "DQ.MOFFER",
-    usage: "queue <delay|AT time> payload [<delay|AT time> payload ...]",
+    usage: "queue delay payload [delay payload ...]",
     summary: "Stores several messages of one queue at once: all or none",
     args: 3..=MANY,
     kind: Kind::Offer,

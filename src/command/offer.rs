@@ -16,7 +16,7 @@ use super::{Command, Form, Group, Kind, Run, Session, Spec};
 
 pub const SPEC: Spec = Spec {
     name: "DQ.OFFER",
-    usage: "queue <delay|AT time> payload [NAME name [NX|XX]]",
+    usage: "queue delay payload [NAME name [NX|XX]]",
     summary: "Stores a message that is appended to the list when its delay is over",
     args: 3..=7,
     kind: Kind::Offer,

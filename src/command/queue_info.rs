@@ -4,8 +4,9 @@
 //! next_due, oldest_overdue_ms, listed, named, quarantined, paused and paused_until (-1 = until
 //! DQ.RESUME; Redisson's own transfer does not know a pause), layout, format, ttl_ms (the least of
 //! the queue's keys: something else set it, and the queue will vanish). Of this broker since
-//! `since` (Unix seconds), equal to the metrics: offered, delivered, cancelled, removed,
-//! lateness_p50_ms, lateness_p99_ms, lateness_max_ms.
+//! `since` (Unix seconds), equal to the metrics labelled `counted_as` (the queue, or `other` for
+//! all those beyond the first few): offered, delivered, cancelled, removed, lateness_p50_ms,
+//! lateness_p99_ms, lateness_max_ms.
 //! Errors: BADQUEUE, WRONGTYPE, UNAVAILABLE. Way: `lua/info.lua`.
 
 use std::rc::Rc;
@@ -70,6 +71,7 @@ fn reply(name: Reply, info: broker::QueueInfo) -> Reply {
         ("layout", "redisson".into()),
         ("format", info.format.into()),
         ("ttl_ms", info.ttl_ms.map_or(Reply::Null, Reply::count)),
+        ("counted_as", info.label.into()),
         ("since", Reply::count(info.since)),
         ("offered", Reply::count(info.counts.offered)),
         ("delivered", Reply::count(info.counts.delivered)),

@@ -16,7 +16,7 @@ use super::{Command, Group, Kind, Run, Session, Spec, later};
 
 pub const SPEC: Spec = Spec {
     name: "DQ.RESCHEDULE",
-    usage: "queue message <delay|AT time>",
+    usage: "queue message delay",
     summary: "Gives a pending message another due time",
     args: 3..=4,
     kind: Kind::Store,

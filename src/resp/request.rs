@@ -217,9 +217,13 @@ impl RequestReader {
         self.at = 0;
         self.state = State::Start;
         self.args.clear();
-        self.args.shrink_to(RANGES_KEPT);
+        if self.args.capacity() > RANGES_KEPT {
+            self.args.shrink_to(RANGES_KEPT);
+        }
         self.unquoted.clear();
-        self.unquoted.shrink_to(UNQUOTED_KEPT);
+        if self.unquoted.capacity() > UNQUOTED_KEPT {
+            self.unquoted.shrink_to(UNQUOTED_KEPT);
+        }
     }
 
     /// How many more bytes the argument under way has announced. A hint for reserving in steps:
@@ -323,6 +327,23 @@ enum Line {
 /// The number at `start`, up to its line end. Looks at no more than [`LENGTH_LINE_MAX`] bytes.
 fn length_line(buf: &[u8], start: usize) -> Line {
     let rest = buf.get(start..).unwrap_or_default();
+    // Nearly all lengths have one or two digits: no loop for them.
+    let digit = |b: u8| i64::from(b - b'0');
+    match *rest {
+        [b @ b'0'..=b'9', b'\r', b'\n', ..] => {
+            return Line::Length {
+                length: digit(b),
+                end: start + 3,
+            };
+        }
+        [a @ b'1'..=b'9', b @ b'0'..=b'9', b'\r', b'\n', ..] => {
+            return Line::Length {
+                length: 10 * digit(a) + digit(b),
+                end: start + 4,
+            };
+        }
+        _ => {}
+    }
     let (negative, number) = match rest.split_first() {
         Some((b'-', number)) => (true, number),
         Some(_) | None => (false, rest),

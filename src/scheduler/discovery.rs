@@ -1,7 +1,9 @@
-//! Which queues there are: the registry, a slow SCAN for ever, publications; and the safety scan of their heads.
+//! Which queues there are: the registry, a slow SCAN for ever, publications; and the safety scan of
+//! their heads.
 //!
-//! Everything here is paced, so that it costs Redis little and never holds up readiness. The safety scan reads
-//! many heads in a call: each queue once in [`interval`], which bounds what a wake-up that nobody published costs.
+//! Everything here is paced, so that it costs Redis little and never holds up readiness. The safety
+//! scan reads many heads in a call: each queue once in [`interval`], which bounds what a wake-up
+//! that nobody published costs.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -26,9 +28,12 @@ const SCAN_PAUSE: Duration = Duration::from_millis(5);
 const SLOW_SCAN_PAUSE: Duration = Duration::from_millis(500);
 /// After a whole round the slow SCAN rests.
 const SLOW_SCAN_REST: Duration = Duration::from_secs(60);
+/// After a search that failed.
+const SEARCH_RETRY: Duration = Duration::from_secs(1);
 /// Unknown queues that publications named and that wait to be looked at; more are left to the SCAN.
 const HEARD_MAX: usize = 10_000;
-/// Between two rounds of writing and pruning the registry; a queue that is empty for so long may be forgotten.
+/// Between two rounds of writing and pruning the registry; a queue that is empty for so long may be
+/// forgotten.
 const REGISTRY_PAUSE: Duration = Duration::from_secs(2);
 /// Queues that one call notes in the registry.
 const REGISTER_MAX: usize = 500;
@@ -132,25 +137,21 @@ impl Discovery {
         }
     }
 
-    /// Finds queues by the registry and by SCAN: fast after each subscription, then slowly for ever.
+    /// Finds queues by the registry and by SCAN: fast after a subscription, then slowly for ever.
     pub async fn search(self: Rc<Self>) {
         let mut pause = SCAN_PAUSE;
         loop {
-            let restarted = tokio::select! {
+            let again = tokio::select! {
                 biased;
+                // Begin anew: everything may have been missed.
                 () = self.scan.notified() => true,
-                found = self.search_once(pause) => match found {
-                    Ok(()) => {
-                        pause = SLOW_SCAN_PAUSE;
-                        tokio::time::timeout(SLOW_SCAN_REST, self.scan.notified()).await.is_ok()
-                    }
-                    // Redis is away: the next subscription starts it again.
-                    Err(_) => tokio::time::timeout(Duration::from_secs(1), self.scan.notified()).await.is_ok(),
-                },
+                found = self.search_once(pause) => {
+                    // Redis is away if it failed: the next subscription starts it again.
+                    let rest = if found.is_ok() { SLOW_SCAN_REST } else { SEARCH_RETRY };
+                    tokio::time::timeout(rest, self.scan.notified()).await.is_ok()
+                }
             };
-            if restarted {
-                pause = SCAN_PAUSE;
-            }
+            pause = if again { SCAN_PAUSE } else { SLOW_SCAN_PAUSE };
         }
     }
 
@@ -191,8 +192,8 @@ impl Discovery {
         Ok(())
     }
 
-    /// Reads the head of every served queue, round after round, for ever; a head that the loop does not wait for
-    /// is a hint, one that is overdue a look.
+    /// Reads the head of every served queue, round after round, for ever; a head that the loop does
+    /// not wait for is a hint, one that is overdue a look.
     pub async fn watch_heads(self: Rc<Self>, base: Duration) {
         let mut after = Bytes::new();
         let mut round = Instant::now();

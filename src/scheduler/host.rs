@@ -1,10 +1,10 @@
 //! Many queue loops, one wheel, one timer: the only place that waits for due times.
 //!
-//! The host owns every loop (a slab of them), the wheel and the set of transfers in flight. What happens to a
-//! queue is told to its loop by [`Host::tell`]; what the loop answers is done at once: arm the wheel, or ask for
-//! a transfer. Transfers are bounded in number; those that find no place wait in line, first come, first served.
-//! One timerfd fires for the earliest tick of the wheel: 0.04 ms late in the median where the runtime's own timer
-//! is a millisecond late.
+//! The host owns every loop (a slab of them), the wheel and the set of transfers in flight. What
+//! happens to a queue is told to its loop by [`Host::tell`]; what the loop answers is done at once:
+//! arm the wheel, or ask for a transfer. Transfers are bounded in number; those that find no place
+//! wait in line, first come, first served. One timerfd fires for the earliest tick of the wheel:
+//! 0.04 ms late in the median where the runtime's own timer is a millisecond late.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -212,7 +212,8 @@ impl Host {
         self.len() == 0
     }
 
-    /// Up to `count` served queues behind `after` in the order of their key suffixes: (suffix, name).
+    /// Up to `count` served queues behind `after` in the order of their key suffixes: (suffix,
+    /// name).
     pub fn page(&self, after: &Bytes, count: usize) -> Vec<(Bytes, Bytes)> {
         use std::ops::Bound::{Excluded, Unbounded};
         let state = self.state.borrow();
@@ -232,7 +233,8 @@ impl Host {
         self.begun.take()
     }
 
-    /// Suffix and name of queues that were found empty since the last call and still wait for nothing.
+    /// Suffix and name of queues that were found empty since the last call and still wait for
+    /// nothing.
     pub fn take_empty(&self) -> Vec<(Bytes, Bytes)> {
         let empty = self.empty.take();
         let state = self.state.borrow();
@@ -246,7 +248,8 @@ impl Host {
         empty.into_iter().filter_map(idle).collect()
     }
 
-    /// Ends the loop of a queue that was pruned; it comes back with the next offer, publication or scan.
+    /// Ends the loop of a queue that was pruned; it comes back with the next offer, publication or
+    /// scan.
     pub fn end(&self, suffix: &[u8]) {
         let Some(index) = self.index(suffix) else {
             return;
@@ -269,8 +272,8 @@ impl Host {
         self.metrics.set_known_queues(state.by_suffix.len());
     }
 
-    /// The queue's loop; made if there is none. `rename`: where the keys are served under another name, this one
-    /// takes its place.
+    /// The queue's loop; made if there is none. `rename`: where the keys are served under another
+    /// name, this one takes its place.
     fn serve(&self, keys: &QueueKeys, rename: bool) -> Option<usize> {
         let mut state = self.state.borrow_mut();
         let (queue, suffix) = (&keys.destination, keys.suffix());
@@ -369,7 +372,8 @@ impl Host {
         }
     }
 
-    /// Takes in what a transfer did. The loop is still there: it does not end with a transfer under way.
+    /// Takes in what a transfer did. The loop is still there: it does not end with a transfer under
+    /// way.
     fn answered(&self, index: usize, result: Result<Transferred, StoreError>, took_us: u64) {
         let mut rename = None;
         let event = {
@@ -381,7 +385,8 @@ impl Host {
             match result {
                 Ok(done) => {
                     if let Some(trouble) = served.trouble.take() {
-                        tracing::info!(queue = %served.name().escape_ascii(), trouble, "delivery goes on");
+                        let queue = served.name().escape_ascii();
+                        tracing::info!(%queue, trouble, "delivery goes on");
                     }
                     served.delivered(&done, took_us, self.limits);
                     done.event()
@@ -396,7 +401,8 @@ impl Host {
             }
         };
         match rename {
-            // The recorded name is the true one, unless both were claimed here: then delivery stops.
+            // The recorded name is the true one, unless both were claimed here: then delivery
+            // stops.
             Some(owner) if self.may_rename(index) => {
                 self.serve(&QueueKeys::new(&owner), true);
                 self.tell(index, Event::Failed);
@@ -444,8 +450,8 @@ impl Host {
     pub async fn run(self: Rc<Self>, stepped: Rc<Notify>) -> std::io::Result<()> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        // Deprecated for types that could hand out another descriptor later; an OwnedFd cannot, and the
-        // replacement is an unsafe call.
+        // Deprecated for types that could hand out another descriptor later; an OwnedFd cannot, and
+        // the replacement is an unsafe call.
         #[allow(deprecated)]
         let timer = AsyncFd::new(timer)?;
         loop {
@@ -468,7 +474,8 @@ impl Host {
 
     /// Tells every loop whose moment has come.
     fn elapsed(&self) {
-        // The timer is set in local time; a microsecond that rounding took must not cost a millisecond.
+        // The timer is set in local time; a microsecond that rounding took must not cost a
+        // millisecond.
         let now = (self.clock.now_us() + 20) / 1_000;
         let mut woken = std::mem::take(&mut self.state.borrow_mut().woken);
         self.state.borrow_mut().wheel.advance(now, &mut woken);
@@ -550,7 +557,8 @@ impl Served {
     fn failed(&mut self, error: &StoreError) {
         let text = error.to_string();
         if self.trouble.as_ref() != Some(&text) {
-            tracing::warn!(queue = %self.name().escape_ascii(), error = text, "delivery of this queue waits");
+            let queue = self.name().escape_ascii();
+            tracing::warn!(%queue, error = text, "delivery of this queue waits");
             self.trouble = Some(text);
         }
     }
@@ -573,8 +581,8 @@ impl Transferred {
     }
 }
 
-/// A score as a moment: the first millisecond at which it has passed. Negative is at once, huge is no time;
-/// `None` for an empty text: nothing is pending.
+/// A score as a moment: the first millisecond at which it has passed. Negative is at once, huge is
+/// no time; `None` for an empty text: nothing is pending.
 pub fn moment(score: &str) -> Option<Moment> {
     let score: f64 = score.parse().ok()?;
     Some(if score >= SCORE_END as f64 {

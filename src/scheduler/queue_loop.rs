@@ -1,9 +1,10 @@
 //! One queue's loop: (state, event, now) -> what to do next. Pure: no clock, no async, no Redis.
 //!
-//! Everything that can happen to a queue is one of the [`Event`]s below; what to do about it is one of the
-//! [`Next`]s. The loop has at most one transfer under way. A wake-up is a hint: one that comes while a transfer
-//! is under way is kept, since the answer on its way may be older than it; one that comes later than what is
-//! armed already changes nothing. No progress always means backing off.
+//! Everything that can happen to a queue is one of the [`Event`]s below; what to do about it is one
+//! of the [`Next`]s. The loop has at most one transfer under way. A wake-up is a hint: one that
+//! comes while a transfer is under way is kept, since the answer on its way may be older than it;
+//! one that comes later than what is armed already changes nothing. No progress always means
+//! backing off.
 //!
 //! Times are Redis's, in milliseconds since the epoch.
 
@@ -13,8 +14,8 @@ pub type Moment = u64;
 /// A score from here on is no time that a timer could wait for (the year 33658): it stays pending.
 pub const SCORE_END: u64 = 1_000_000_000_000_000;
 
-/// The first wait after a failure, and the longest: a queue whose destination has the wrong type, or a Redis
-/// that is away, is asked this often and no oftener.
+/// The first wait after a failure, and the longest: a queue whose destination has the wrong type,
+/// or a Redis that is away, is asked this often and no oftener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff {
     pub min_ms: u64,
@@ -28,11 +29,11 @@ const FRUITLESS_MAX_MS: u64 = 100;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Look at the queue whatever is armed: it was found, resumed, the subscription is new, or the clock stepped.
-    /// Ends a wait after a failure.
+    /// Look at the queue whatever is armed: it was found, resumed, the subscription is new, or the
+    /// clock stepped. Ends a wait after a failure.
     Look,
-    /// A scan saw that the head is overdue. Like a look, but a wait after a failure goes on, and a transfer under
-    /// way is answer enough.
+    /// A scan saw that the head is overdue. Like a look, but a wait after a failure goes on, and a
+    /// transfer under way is answer enough.
     Overdue,
     /// Somebody says that a message is due at this moment: a publication, an own offer, a scan.
     Hint(Moment),
@@ -57,7 +58,8 @@ pub enum Next {
     Stay,
     /// Nothing to wait for, but the queue is not empty: disarm and keep the loop.
     Sleep,
-    /// The queue is empty: the loop may end, and comes back with the next offer, publication or scan.
+    /// The queue is empty: the loop may end, and comes back with the next offer, publication or
+    /// scan.
     End,
 }
 
@@ -75,7 +77,8 @@ pub struct QueueLoop {
 }
 
 impl QueueLoop {
-    /// Whether nothing is under way and nothing is waited for: the loop may be dropped if its queue is empty.
+    /// Whether nothing is under way and nothing is waited for: the loop may be dropped if its queue
+    /// is empty.
     pub fn is_idle(&self) -> bool {
         !self.in_flight && self.armed.is_none()
     }
@@ -147,8 +150,9 @@ impl QueueLoop {
         self.wait_for(due, now)
     }
 
-    /// The answer's head, or an earlier hint that the answer may not have seen: a late reply never postpones
-    /// an earlier wake-up. A head that should have moved and did not is throttled, a head to come is not.
+    /// The answer's head, or an earlier hint that the answer may not have seen: a late reply never
+    /// postpones an earlier wake-up. A head that should have moved and did not is throttled, a head
+    /// to come is not.
     fn after_answer(&mut self, next: Option<Moment>, now: Moment) -> Next {
         if std::mem::take(&mut self.look_again) {
             return self.transfer();
@@ -386,8 +390,8 @@ mod tests {
         assert_eq!(state.on(Event::Failed, 0, BACKOFF), Next::WaitUntil(5_000));
     }
 
-    /// Goal: no sequence of events leaves a queue with a known head and neither a timer, nor a transfer under
-    /// way, nor a pause. Method: random events from a fixed seed against the rule.
+    /// Goal: no sequence of events leaves a queue with a known head and neither a timer, nor a
+    /// transfer under way, nor a pause. Method: random events from a fixed seed against the rule.
     #[test]
     fn a_known_head_is_never_forgotten() {
         let mut seed = 0x2545_f491_4f6c_dd1d_u64;

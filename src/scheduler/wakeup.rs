@@ -1,9 +1,10 @@
 //! Wake-ups: one pattern subscription for all queues, and the heartbeat that proves it.
 //!
-//! A publication is a hint: the channel names a set of keys, the message a due time. One for a queue that is not
-//! known is handed to discovery, since channels ignore databases and anyone can publish. After each
-//! (re)subscription every known queue is looked at once. A heartbeat published to a channel of ours must come
-//! back: silence means that the subscription is dead whatever the link says, so it is made anew.
+//! A publication is a hint: the channel names a set of keys, the message a due time. One for a
+//! queue that is not known is handed to discovery, since channels ignore databases and anyone can
+//! publish. After each (re)subscription every known queue is looked at once. A heartbeat published
+//! to a channel of ours must come back: silence means that the subscription is dead whatever the
+//! link says, so it is made anew.
 
 use std::cell::Cell;
 use std::rc::Rc;

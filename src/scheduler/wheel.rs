@@ -6,10 +6,11 @@
 //!     bit    bit    bit          bit   one bit for each occupied slot
 //! ```
 //!
-//! A slot is one millisecond of Redis's time; the wheel holds the next [`SLOTS`] of them. What is due later
-//! waits in an ordered map and moves in as the base advances: with rounds instead, 10,000 timers an hour away
-//! would leave no slot empty and cost a wake-up every millisecond. Pure: no clock, no async, no queue.
-//! A token (the index of a loop) is armed at most once; arming it again moves it.
+//! A slot is one millisecond of Redis's time; the wheel holds the next [`SLOTS`] of them. What is
+//! due later waits in an ordered map and moves in as the base advances: with rounds instead, 10,000
+//! timers an hour away would leave no slot empty and cost a wake-up every millisecond. Pure: no
+//! clock, no async, no queue. A token (the index of a loop) is armed at most once; arming it again
+//! moves it.
 
 use std::collections::BTreeSet;
 
@@ -92,7 +93,8 @@ impl Wheel {
             .or_else(|| self.far.first().map(|&(tick, _)| tick))
     }
 
-    /// Hands out every token armed at or before `now`, earliest first, and moves the base behind it.
+    /// Hands out every token armed at or before `now`, earliest first, and moves the base behind
+    /// it.
     pub fn advance(&mut self, now: u64, woken: &mut Vec<usize>) {
         while let Some(tick) = self.next_near() {
             if tick > now {
@@ -131,7 +133,8 @@ impl Wheel {
         }
     }
 
-    /// Starts again at tick `base`, for a clock that stepped; every token is handed back to be armed anew.
+    /// Starts again at tick `base`, for a clock that stepped; every token is handed back to be
+    /// armed anew.
     pub fn restart(&mut self, base: u64) -> Vec<usize> {
         let tokens = self
             .places
@@ -168,7 +171,8 @@ impl Wheel {
         }
     }
 
-    /// The first occupied slot from the base on, around the ring: at most one word more than the ring has.
+    /// The first occupied slot from the base on, around the ring: at most one word more than the
+    /// ring has.
     fn next_near(&self) -> Option<u64> {
         let start = self.base % SLOTS;
         let (first_word, first_bit) = ((start / 64) as usize, start % 64);
@@ -276,8 +280,8 @@ mod tests {
         assert_eq!(wheel.next(), None);
     }
 
-    /// Goal: the wheel agrees with a plain sorted set. Method: a fixed seed drives arms, disarms and advances
-    /// of all sizes; after each the next tick and the woken tokens are compared.
+    /// Goal: the wheel agrees with a plain sorted set. Method: a fixed seed drives arms, disarms
+    /// and advances of all sizes; after each the next tick and the woken tokens are compared.
     #[test]
     fn agrees_with_a_sorted_set() {
         let mut seed = 0x9e37_79b9_7f4a_7c15_u64;

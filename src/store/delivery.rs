@@ -1,4 +1,5 @@
-//! What the scheduler asks of Redis: move what is due, read heads, claim a node number, prune, find queues.
+//! What the scheduler asks of Redis: move what is due, read heads, claim a node number, prune, find
+//! queues.
 
 use bytes::Bytes;
 use redis_protocol::resp3::types::BytesFrame;
@@ -43,7 +44,8 @@ impl Store {
     /// Moves what is due to the destination: at most so many messages and about so many bytes.
     ///
     /// # Errors
-    /// `BadQueue`, `WrongType`: cannot be delivered. Others: may have been applied, which the next call shows.
+    /// `BadQueue`, `WrongType`: cannot be delivered. Others: may have been applied, which the next
+    /// call shows.
     pub async fn transfer(
         &self,
         k: &QueueKeys,
@@ -224,7 +226,8 @@ impl Store {
         }
     }
 
-    /// Whether the zset of a suffix exists in our database: channels ignore databases, and anyone can publish.
+    /// Whether the zset of a suffix exists in our database: channels ignore databases, and anyone
+    /// can publish.
     ///
     /// # Errors
     /// Redis cannot be reached.

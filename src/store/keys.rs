@@ -1,8 +1,8 @@
 //! Every key and channel name of a queue, and the way back from a key to its queue.
 //!
-//! `name(prefix, q)` is `prefix:q` if `q` contains `{`, else `prefix:{q}`, as Redisson does it, so that all keys
-//! of a queue are in one hash slot. The queues `a` and `{a}` therefore share their keys: which of the two they
-//! belong to is recorded in the queue hash, and the scripts check it.
+//! `name(prefix, q)` is `prefix:q` if `q` contains `{`, else `prefix:{q}`, as Redisson does it, so
+//! that all keys of a queue are in one hash slot. The queues `a` and `{a}` therefore share their
+//! keys: which of the two they belong to is recorded in the queue hash, and the scripts check it.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -73,7 +73,8 @@ fn name(prefix: &str, queue: &[u8]) -> Bytes {
     out.freeze()
 }
 
-/// What follows the prefix of a key or channel: the same for all keys of a queue, so it names the set of keys.
+/// What follows the prefix of a key or channel: the same for all keys of a queue, so it names the
+/// set of keys.
 pub fn suffix<'a>(prefix: &str, key: &'a [u8]) -> Option<&'a [u8]> {
     let suffix = key.strip_prefix(prefix.as_bytes())?.strip_prefix(b":")?;
     (!suffix.is_empty()).then_some(suffix)
@@ -84,8 +85,9 @@ pub fn suffix_of(queue: &[u8]) -> Bytes {
     name(LIST, queue).slice(LIST.len() + 1..)
 }
 
-/// The queue that a suffix most likely belongs to: `{x}` without `{` in x means `x`. A guess, since the queue
-/// `{x}` has the same keys; what is configured, recorded or used in a command goes before it.
+/// The queue that a suffix most likely belongs to: `{x}` without `{` in x means `x`. A guess, since
+/// the queue `{x}` has the same keys; what is configured, recorded or used in a command goes before
+/// it.
 pub fn guess(suffix: &[u8]) -> &[u8] {
     match suffix
         .strip_prefix(b"{")

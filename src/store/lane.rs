@@ -1,11 +1,13 @@
 //! A lane makes the outcome of a write certain.
 //!
-//! Each lane has at most one call under way. A call carries a number that grows; its script refuses a number that
-//! is not above the one stored in the lane's key, and stores its own beside its reply as the last write. When the
-//! link breaks after sending, nobody knows whether the call was applied, was not, or may still arrive (half-open
-//! links). To *settle* is one script (`lua/settle.lua`) that says whether it was applied, with the reply that was
-//! lost, and otherwise stores the number as void, so that the call can never be applied later. Only after "not
-//! applied" is a call repeated. Each call also carries a moment of Redis's time after which its script refuses.
+//! Each lane has at most one call under way. A call carries a number that grows; its script refuses
+//! a number that is not above the one stored in the lane's key, and stores its own beside its reply
+//! as the last write. When the link breaks after sending, nobody knows whether the call was
+//! applied, was not, or may still arrive (half-open links). To *settle* is one script
+//! (`lua/settle.lua`) that says whether it was applied, with the reply that was lost, and otherwise
+//! stores the number as void, so that the call can never be applied later. Only after "not applied"
+//! is a call repeated. Each call also carries a moment of Redis's time after which its script
+//! refuses.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -34,7 +36,8 @@ enum Settled {
 }
 
 impl Lane {
-    /// `name` is unique among all lanes of all brokers that ever shared this Redis in the last ten minutes.
+    /// `name` is unique among all lanes of all brokers that ever shared this Redis in the last ten
+    /// minutes.
     pub fn new(link: Rc<Link>, name: &str, clock: Rc<Clock>, limits: Limits) -> Self {
         let key = Bytes::from(format!("delay_broker_call:{name}"));
         Self {
@@ -46,10 +49,12 @@ impl Lane {
         }
     }
 
-    /// Calls a writing script with the lane's key before `keys`, and number and deadline before `args`.
+    /// Calls a writing script with the lane's key before `keys`, and number and deadline before
+    /// `args`.
     ///
     /// # Errors
-    /// `Unavailable`: surely not applied. `Uncertain`: the link broke and could not be settled in time.
+    /// `Unavailable`: surely not applied. `Uncertain`: the link broke and could not be settled in
+    /// time.
     pub async fn call(
         &self,
         script: &'static Script,
@@ -78,8 +83,8 @@ impl Lane {
                     Ok(Settled::NotApplied) => (None, text),
                     Err(settle) => {
                         return Err(StoreError::Uncertain(format!(
-                            "the link to Redis broke after sending ({text}) and what became of the \
-                             call could not be found out in time ({settle}); it may have been applied"
+                            "the link to Redis broke after sending ({text}), and what became of \
+                             the call was not found out in time ({settle}); it may be applied"
                         )));
                     }
                 },

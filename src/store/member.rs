@@ -5,8 +5,8 @@
 //! legacy (dLc0)                           8 id bytes | 8 bytes length, little-endian | payload
 //! ```
 //!
-//! Told apart by exact length; `lua/_member.lua` holds the same rule for the scripts. New members are packed as
-//! modern; a queue that is recorded as legacy drops the first byte in the script.
+//! Told apart by exact length; `lua/_member.lua` holds the same rule for the scripts. New members
+//! are packed as modern; a queue that is recorded as legacy drops the first byte in the script.
 
 use bytes::Bytes;
 
@@ -31,8 +31,9 @@ pub struct Parts {
     pub format: Format,
 }
 
-/// Reads a member; `None` if it is neither format. One that fits both with an id length of 7 has the same
-/// payload in both readings and counts as legacy; any other that fits both is modern, as today's Redisson reads it.
+/// Reads a member; `None` if it is neither format. One that fits both with an id length of 7 has
+/// the same payload in both readings and counts as legacy; any other that fits both is modern, as
+/// today's Redisson reads it.
 pub fn read(member: &[u8]) -> Option<Parts> {
     let legacy = length_at(member, 8).is_some_and(|length| length == member.len() - 16);
     let id_length = usize::from(*member.first()?);

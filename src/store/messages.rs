@@ -125,7 +125,8 @@ impl Store {
         self.change(&CLEAR, queue, []).await?.count()
     }
 
-    /// Takes pending messages in offer order, whatever their due time. At most once: a lost reply loses them.
+    /// Takes pending messages in offer order, whatever their due time. At most once: a lost reply
+    /// loses them.
     ///
     /// # Errors
     /// `Uncertain` if the reply was lost after the messages were taken.
@@ -195,8 +196,8 @@ impl Store {
         Ok((!score.is_empty()).then(|| message(member, score, name)))
     }
 
-    /// A page of pending messages by due time, from one score to another, after a position; and the position
-    /// to go on from, if there is more.
+    /// A page of pending messages by due time, from one score to another, after a position; and the
+    /// position to go on from, if there is more.
     ///
     /// # Errors
     /// As every reading call.

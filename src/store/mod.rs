@@ -1,8 +1,9 @@
-//! The backing Redis as the broker sees it: one typed method for each script, grouped by who calls it.
+//! The backing Redis as the broker sees it: one typed method for each script, grouped by who calls
+//! it.
 //!
-//! [`offers`] writes batches, [`delivery`] moves what is due, [`messages`] is what commands do to pending
-//! messages, [`search`] the paged ones among them. [`lane`] makes a write's outcome certain, [`redis`] is the only
-//! user of the client library, [`script`] lists the files of `lua/`.
+//! [`offers`] writes batches, [`delivery`] moves what is due, [`messages`] is what commands do to
+//! pending messages, [`search`] the paged ones among them. [`lane`] makes a write's outcome
+//! certain, [`redis`] is the only user of the client library, [`script`] lists the files of `lua/`.
 
 pub mod answer;
 pub mod delivery;
@@ -52,7 +53,8 @@ pub enum StoreError {
     Internal(String),
 }
 
-/// Words in Redis's error replies that mean: refused before anything was written, and not our fault.
+/// Words in Redis's error replies that mean: refused before anything was written, and not our
+/// fault.
 const REFUSALS: [&str; 14] = [
     "OOM",
     "LOADING",
@@ -70,9 +72,11 @@ const REFUSALS: [&str; 14] = [
     "ASK",
 ];
 
-/// Sorts Redis's own error reply. Our scripts validate first and write last, so a refusal is one of the whole.
+/// Sorts Redis's own error reply. Our scripts validate first and write last, so a refusal is one of
+/// the whole.
 pub fn refused(text: &str) -> StoreError {
-    // Redis 6 wraps a script's error: "ERR Error running script (call to f_..): @user_script:1: OOM ...".
+    // Redis 6 wraps a script's error: "ERR Error running script (call to f_..): @user_script:1: OOM
+    // ...".
     let says = |word: &str| text.split([' ', '-', ':']).any(|part| part == word);
     if says("WRONGTYPE") {
         return StoreError::WrongType {

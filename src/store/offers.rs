@@ -25,8 +25,8 @@ pub struct Group {
 /// What became of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Delays count from `now_ms`: Redis's TIME rounded up to a millisecond. `head`: its earliest message is
-    /// the queue's head now.
+    /// Delays count from `now_ms`: Redis's TIME rounded up to a millisecond. `head`: its earliest
+    /// message is the queue's head now.
     Stored {
         now_ms: u64,
         head: bool,
@@ -39,7 +39,8 @@ pub enum Outcome {
 }
 
 impl Store {
-    /// Stores a batch: an outcome for each group, in order. `lane` is 0 or 1 and has no other call under way.
+    /// Stores a batch: an outcome for each group, in order. `lane` is 0 or 1 and has no other call
+    /// under way.
     ///
     /// # Errors
     /// Those of the call as a whole; a group that fails alone says so in its outcome.

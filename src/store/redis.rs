@@ -1,9 +1,10 @@
 //! The links to the backing Redis: the only user of the client library.
 //!
-//! fred repeats commands silently by default, its buffer limit and unresponsive check do not work under load, and
-//! a plain timeout around its futures lets commands run later. So here: one write attempt, no buffer limit (the
-//! callers bound what they send), fred's own timeout, and a watchdog that asks TIME once a second and forces a
-//! reconnection after two misses. A link never repeats a call, but for NOSCRIPT, where nothing ran.
+//! fred repeats commands silently by default, its buffer limit and unresponsive check do not work
+//! under load, and a plain timeout around its futures lets commands run later. So here: one write
+//! attempt, no buffer limit (the callers bound what they send), fred's own timeout, and a watchdog
+//! that asks TIME once a second and forces a reconnection after two misses. A link never repeats a
+//! call, but for NOSCRIPT, where nothing ran.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -48,7 +49,8 @@ pub enum LinkError {
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 /// Misses in a row after which the connection is given up.
 const WATCH_MISSES: u32 = 2;
-/// Publications that may wait in the client library before some are dropped (then all queues are looked at).
+/// Publications that may wait in the client library before some are dropped (then all queues are
+/// looked at).
 const PUBLICATIONS_MAX: usize = 8192;
 
 /// What all links of one broker share.

@@ -1,6 +1,7 @@
 //! The scripts of `lua/`, each with the parts it uses in front, and their hashes.
 //!
-//! A part (`lua/_*.lua`) holds local functions only. There is no include mechanism: the list below is it.
+//! A part (`lua/_*.lua`) holds local functions only. There is no include mechanism: the list below
+//! is it.
 
 use std::sync::LazyLock;
 
@@ -9,6 +10,8 @@ use sha1::{Digest, Sha1};
 pub struct Script {
     /// As the file: also the label of its metric.
     pub name: &'static str,
+    /// What stands in front of it: names of `lua/_*.lua`, in order.
+    pub parts: &'static [&'static str],
     pub source: &'static str,
     sha: LazyLock<String>,
 }
@@ -30,6 +33,7 @@ macro_rules! scripts {
                 );
                 Script {
                     name: $name,
+                    parts: &[$($part),*],
                     source: SOURCE,
                     sha: LazyLock::new(|| {
                         Sha1::digest(SOURCE).iter().map(|byte| format!("{byte:02x}")).collect()
@@ -44,17 +48,17 @@ macro_rules! scripts {
 
 scripts! {
     OFFER = "offer" ["guard", "member", "find", "publish"];
-    TRANSFER = "transfer" ["guard", "member", "find", "names"];
+    TRANSFER = "transfer" ["guard", "member", "find", "strike", "names"];
     HEADS = "heads" [];
-    REMOVE = "remove" ["guard", "member", "find", "names"];
+    REMOVE = "remove" ["guard", "member", "find", "strike", "names"];
     MATCH_LISTED = "match_listed" ["guard", "member", "match"];
     MATCH_PENDING = "match_pending" ["guard", "member", "find", "match"];
-    CANCEL = "cancel" ["guard", "member", "find", "names"];
+    CANCEL = "cancel" ["guard", "member", "find", "strike", "names"];
     RESCHEDULE = "reschedule" ["guard", "member", "find", "names", "publish"];
     FIRE = "fire" ["guard", "member", "find", "names", "publish"];
     GET = "get" ["guard", "member", "find"];
     RANGE = "range" ["guard", "member", "find"];
-    POLL = "poll" ["guard", "member", "find", "names"];
+    POLL = "poll" ["guard", "member", "names"];
     CLEAR = "clear" ["guard"];
     PAUSE = "pause" ["guard"];
     RESUME = "resume" ["guard"];

@@ -1,8 +1,9 @@
 //! Paged work by payload: finds members without holding Redis for long, then acts on exact members.
 //!
-//! Pages move on while others change the queue. A page of the list begins behind an anchor (the last element
-//! seen); if the anchor itself is gone the search begins anew. A page of the zset goes on behind a score and a
-//! member, which others cannot shift. What is found is exact members, so acting on one twice does nothing.
+//! Pages move on while others change the queue. A page of the list begins behind an anchor (the
+//! last element seen); if the anchor itself is gone the search begins anew. A page of the zset goes
+//! on behind a score and a member, which others cannot shift. What is found is exact members, so
+//! acting on one twice does nothing.
 
 use std::collections::HashSet;
 
@@ -17,12 +18,13 @@ use crate::store::{Store, StoreError, number};
 const PAGE: u64 = 4_000;
 /// Members that one call removes.
 const REMOVE_MAX: usize = 100;
-/// How often a search of the list begins anew because its anchor was taken away; then the zset, which
-/// needs no anchor, is searched.
+/// How often a search of the list begins anew because its anchor was taken away; then the zset,
+/// which needs no anchor, is searched.
 const RESTARTS_MAX: u32 = 16;
 
 impl Store {
-    /// Removes up to `count` pending messages of this payload, the first ones in offer order; 0 means all.
+    /// Removes up to `count` pending messages of this payload, the first ones in offer order; 0
+    /// means all.
     ///
     /// # Errors
     /// As every call; some may have been removed.

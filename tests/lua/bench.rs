@@ -4,79 +4,49 @@ use crate::support::keyspace::{Bytes, Keyspace, Stored, dump};
 use crate::support::redis::{Redis, shared};
 use crate::support::resp::{Client, Value};
 use crate::text::Names;
+use delay_broker::store::script::ALL;
 
-/// A script: its parts, and the roles of its KEYS. The first key `call` says that it is guarded:
+/// A script and the roles of its KEYS. The first key `call` says that it is guarded:
 /// then a number and `valid_until` go before its arguments. `...` says that KEYS vary.
-pub const SCRIPTS: [(&str, &str, &str); 24] = [
-    ("offer", "guard member find publish", "call ..."),
+pub const SCRIPTS: [(&str, &str); 24] = [
+    ("offer", "call ..."),
     (
         "transfer",
-        "guard member find names",
         "destination timeout list queue names ids quarantine",
     ),
-    ("heads", "", "..."),
-    ("match_listed", "guard member match", "timeout list queue"),
-    ("match_pending", "guard member find match", "timeout queue"),
-    (
-        "remove",
-        "guard member find names",
-        "call timeout list queue names ids",
-    ),
-    (
-        "cancel",
-        "guard member find names",
-        "call timeout list queue names ids",
-    ),
-    (
-        "reschedule",
-        "guard member find names publish",
-        "call timeout list queue names ids",
-    ),
-    (
-        "fire",
-        "guard member find names publish",
-        "call timeout list queue names ids",
-    ),
-    ("get", "guard member find", "timeout queue names ids"),
-    ("range", "guard member find", "timeout queue ids"),
-    (
-        "poll",
-        "guard member names",
-        "call timeout list queue names ids quarantine",
-    ),
-    ("clear", "guard", "call timeout list queue names ids"),
-    ("pause", "guard", "call queue"),
-    ("resume", "guard", "call queue"),
-    ("quarantine_list", "guard", "quarantine queue"),
-    (
-        "quarantine_restore",
-        "guard publish",
-        "call timeout list queue quarantine",
-    ),
-    ("quarantine_drop", "guard", "call queue quarantine"),
-    (
-        "info",
-        "guard",
-        "destination timeout list queue names quarantine",
-    ),
-    ("stats", "", "..."),
-    ("settle", "guard", "call"),
-    ("node", "", "node"),
-    ("prune", "guard", "timeout list queue registry"),
-    ("configure", "guard", "queue"),
+    ("heads", "..."),
+    ("match_listed", "timeout list queue"),
+    ("match_pending", "timeout queue"),
+    ("remove", "call timeout list queue names ids"),
+    ("cancel", "call timeout list queue names ids"),
+    ("reschedule", "call timeout list queue names ids"),
+    ("fire", "call timeout list queue names ids"),
+    ("get", "timeout queue names ids"),
+    ("range", "timeout queue ids"),
+    ("poll", "call timeout list queue names ids quarantine"),
+    ("clear", "call timeout list queue names ids"),
+    ("pause", "call queue"),
+    ("resume", "call queue"),
+    ("quarantine_list", "quarantine queue"),
+    ("quarantine_restore", "call timeout list queue quarantine"),
+    ("quarantine_drop", "call queue quarantine"),
+    ("info", "destination timeout list queue names quarantine"),
+    ("stats", "..."),
+    ("settle", "call"),
+    ("node", "node"),
+    ("prune", "timeout list queue registry"),
+    ("configure", "queue"),
 ];
 
 /// Beyond any time that a test sees.
 pub const FOREVER_MS: &str = "9000000000000000";
 
 /// The text of a script with its parts, as the broker loads it.
-pub fn source(script: &str) -> String {
-    let (_, parts, _) = SCRIPTS.iter().find(|(name, ..)| *name == script).unwrap();
-    let files = parts.split_whitespace().map(|part| format!("_{part}"));
-    files
-        .chain([script.to_owned()])
-        .map(|file| file_text(&file))
-        .collect()
+pub fn source(script: &str) -> &'static str {
+    ALL.iter()
+        .find(|known| known.name == script)
+        .unwrap()
+        .source
 }
 
 /// The text of one file of `lua/`, without its ending.
@@ -171,7 +141,7 @@ impl Bench {
 
     fn reply(&mut self, call: &str, valid_until_ms: &str) -> Value {
         let (script, words) = call.split_once(' ').unwrap_or((call, ""));
-        let (_, _, roles) = SCRIPTS.iter().find(|(name, ..)| *name == script).unwrap();
+        let (_, roles) = SCRIPTS.iter().find(|(name, _)| *name == script).unwrap();
         let words: Vec<&str> = words.split_whitespace().collect();
         let mut keys: Vec<Vec<u8>> = Vec::new();
         let mut args: Vec<Vec<u8>> = Vec::new();
@@ -202,7 +172,7 @@ impl Bench {
     pub fn eval(&mut self, script: &str, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Value {
         let start = [
             "EVAL".into(),
-            source(script).into_bytes(),
+            source(script).as_bytes().to_vec(),
             keys.len().to_string().into(),
         ];
         self.client
@@ -280,7 +250,7 @@ impl Bench {
 
 /// Whether a script takes the number of the call.
 pub fn guarded(script: &str) -> bool {
-    let (_, _, roles) = SCRIPTS.iter().find(|(name, ..)| *name == script).unwrap();
+    let (_, roles) = SCRIPTS.iter().find(|(name, _)| *name == script).unwrap();
     roles.starts_with("call") && script != "settle"
 }
 

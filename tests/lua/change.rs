@@ -1,1 +1,339 @@
-//! change
+//! reschedule.lua, fire.lua, pause.lua, resume.lua, configure.lua, prune.lua: what changes a queue
+//! and adds or takes no message.
+
+use crate::bench::{Bench, Row, check};
+use crate::support::redis::{Redis, shared};
+
+#[test]
+fn reschedule() {
+    let rows: &[Row] = &[
+        (
+            "nothing there",
+            "",
+            "reschedule 1000 #1 -9000000000000",
+            "OK '' '' :0",
+            "",
+        ),
+        (
+            "one, later: still the head",
+            "timeout m1(a)=1000; list m1(a)",
+            "reschedule 1000 #1 -9000000000000",
+            "OK 9000000000000 #1 :1",
+            "timeout m1(a)=9000000000000; list m1(a)",
+        ),
+        (
+            "earlier and now the head; the list stays",
+            "timeout m1(a)=9000000000000 l2(b)=9000000000001; list m1(a) l2(b)",
+            "reschedule 9000000000001 #2 -8999999999999",
+            "OK 8999999999999 #2 :1",
+            "timeout l2(b)=8999999999999 m1(a)=9000000000000; list m1(a) l2(b)",
+        ),
+        (
+            "no longer the head",
+            "timeout m1(a)=9000000000000 m2(b)=9000000000001; list m1(a) m2(b)",
+            "reschedule 9000000000000 #1 -9000000000002",
+            "OK 9000000000002 #1 :0",
+            "timeout m2(b)=9000000000001 m1(a)=9000000000002; list m1(a) m2(b)",
+        ),
+        (
+            "by name, which stays; not listed",
+            "timeout m1(a)=1000; names n=1000-0000000000000001; ids 0000000000000001=n",
+            "reschedule '' n -9000000000000",
+            "OK 9000000000000 #1 :1",
+            "timeout m1(a)=9000000000000; names n=9000000000000-0000000000000001
+             ids 0000000000000001=n",
+        ),
+        (
+            "by id, and the name follows",
+            "timeout m1(a)=1000; names n=1000-0000000000000001; ids 0000000000000001=n",
+            "reschedule 1000 #1 -9000000000000",
+            "OK 9000000000000 #1 :1",
+            "timeout m1(a)=9000000000000; names n=9000000000000-0000000000000001
+             ids 0000000000000001=n",
+        ),
+        (
+            "a foreign score",
+            "timeout m1(\\r\\n\\x00)=-5.5",
+            "reschedule -5.5 #1 -9000000000000",
+            "OK 9000000000000 #1 :1",
+            "timeout m1(\\r\\n\\x00)=9000000000000",
+        ),
+    ];
+    check(rows);
+}
+
+/// Delays count from Redis's time as those of offers do.
+#[test]
+fn reschedule_relative() {
+    let mut bench = Bench::new("timeout m1(a)=9000000000000");
+    let mut score = "9000000000000".to_owned();
+    for (delay, from_now_ms) in [("60000", 60_000), ("0", 0), ("-1", 0)] {
+        let reply = bench.run(&format!("reschedule {score} #1 {delay}"));
+        bench.number += 1;
+        score = ((bench.now_us + 999) / 1000 + from_now_ms).to_string();
+        let expected = format!("OK {score} #1 :1");
+        assert_eq!(reply, bench.names.normal(&expected));
+        assert_eq!(bench.redis("ZSCORE @timeout m1(a)").text(), score);
+    }
+}
+
+#[test]
+fn fire() {
+    let rows: &[Row] = &[
+        ("nothing there", "", "fire 1000 #1 '' n", "OK :0 :0", ""),
+        (
+            "due already: counted, unchanged, not published",
+            "timeout m1(a)=1000 m2(b)=-5; list m1(a) m2(b)",
+            "fire 1000 #1 -5 #2 1000 #1",
+            "OK :2 :0",
+            "timeout m2(b)=-5 m1(a)=1000; list m1(a) m2(b)",
+        ),
+        (
+            "another score",
+            "timeout m1(a)=9000000000000; list m1(a)",
+            "fire 9000000000001 #1",
+            "OK :0 :0",
+            "timeout m1(a)=9000000000000; list m1(a)",
+        ),
+    ];
+    check(rows);
+}
+
+/// Fired messages are due in the very next call, with their names.
+#[test]
+fn fire_now() {
+    let mut bench = Bench::new(
+        "timeout m1(a)=9000000000000 m2(b)=9000000000000 m3(c)=inf m4(d)=9000000000001
+         list m1(a) m2(b) m3(c) m4(d)
+         names n=9000000000000-0000000000000002; ids 0000000000000002=n",
+    );
+    bench.returns("fire '' n inf #3 9000000000000 #2", "OK :2 :1");
+    let now_ms = bench.now_us / 1000;
+    let named = format!("{now_ms}-0000000000000002");
+    bench.then(
+        &format!(
+            "timeout m2(b)={now_ms} m3(c)={now_ms} m1(a)=9000000000000 m4(d)=9000000000001
+             list m1(a) m2(b) m3(c) m4(d); names n={named}; ids 0000000000000002=n"
+        ),
+        "fired",
+    );
+    bench.returns(
+        "transfer 9 1000",
+        &format!("OK 9000000000000 '' :0 :0 {now_ms} :2"),
+    );
+    bench.returns("fire 9000000000000 #1", "OK :1 :1");
+    bench.returns("fire 9000000000001 #4", "OK :1 :0");
+}
+
+/// What was made earlier and is the head is published, once; nothing else.
+#[test]
+fn publications() {
+    let mut bench = Bench::new(
+        "timeout m1(a)=9000000000000 m2(b)=9000000000001 m3(c)=9000000000002 m4(d)=0
+         quarantine bad=-5 bad2=8.5; queue name=$q",
+    );
+    let channel = format!("redisson_delay_queue_channel:{{{}}}", bench.names.queue);
+    let mut subscriber = shared().client(0);
+    subscriber.call(&["SUBSCRIBE", &channel]).unwrap();
+    bench.returns(
+        "reschedule 9000000000001 #2 -8000000000000",
+        "OK 8000000000000 #2 :0",
+    );
+    bench.returns("fire 9000000000000 #1", "OK :1 :0");
+    bench.returns("cancel 0 #4", "OK :1");
+    bench.returns("clear", "OK :3");
+    bench.returns("quarantine_restore bad2", "OK :1 :1");
+    bench.returns("quarantine_restore bad", "OK :1 :1");
+    bench.returns("remove bad", "OK :1");
+    bench.returns("offer q -8000000000000:m5(e)", "OK :0");
+    bench.returns("remove bad2", "OK :1");
+    bench.returns(
+        "reschedule 8000000000000 #5 -7000000000000",
+        "OK 7000000000000 #5 :1",
+    );
+    bench.returns("fire 7000000000000 #5", "OK :1 :1");
+    let now_ms = (bench.now_us / 1000).to_string();
+    bench.client.call(&["PUBLISH", &channel, "end"]).unwrap();
+    // A restored score is floored; one that no Redisson client can parse is not published.
+    for score in ["8", "7000000000000", &now_ms, "end"] {
+        assert_eq!(
+            subscriber.read().unwrap().texts(),
+            ["message", &channel, score]
+        );
+    }
+}
+
+#[test]
+fn pause_and_resume() {
+    let rows: &[Row] = &[
+        (
+            "until resumed, claims the name",
+            "",
+            "pause 0",
+            "OK",
+            "queue name=$q paused_until=-1",
+        ),
+        (
+            "again; what else is recorded stays",
+            "queue name=$q paused_until=5 format=legacy",
+            "pause 0",
+            "OK",
+            "queue name=$q paused_until=-1 format=legacy",
+        ),
+        (
+            "another name",
+            "queue name=other",
+            "pause 0",
+            "BADQUEUE other",
+            "queue name=other",
+        ),
+        ("nothing to resume", "", "resume", "OK :0", ""),
+        (
+            "a pause that is over",
+            "queue name=$q paused_until=1000",
+            "resume",
+            "OK :0",
+            "queue name=$q paused_until=1000",
+        ),
+    ];
+    check(rows);
+}
+
+/// A pause for a time ends by itself, resuming ends it at once, and the end is recorded.
+#[test]
+fn pauses_end() {
+    let mut bench = Bench::new("timeout m1(a)=1; list m1(a)");
+    bench.returns("pause 60000", "OK");
+    let until_ms = (bench.now_us + 999) / 1000 + 60_000;
+    bench.returns("transfer 9 1000", &format!("PAUSED 1 {until_ms} :0 :0"));
+    bench.returns("resume", "OK :1");
+    let ended_ms = bench.now_us / 1000;
+    bench.then(
+        &format!("timeout m1(a)=1; list m1(a); queue name=$q paused_until={ended_ms}"),
+        "resumed",
+    );
+    bench.returns("resume", "OK :0");
+    bench.returns("transfer 9 1000", &format!("OK '' '' :{ended_ms} :0 1 :1"));
+    bench.returns("pause 0", "OK");
+    bench.returns("offer q 0:m2(b)", "OK :1");
+    bench.returns("resume", "OK :1");
+}
+
+/// Pausing and resuming go on out of memory.
+#[test]
+fn pause_out_of_memory() {
+    let redis = Redis::spawn(&[]);
+    let mut bench = Bench::on(&redis, "");
+    bench.redis("CONFIG SET maxmemory 1");
+    bench.returns("pause 0", "OK");
+    bench.then("queue name=$q paused_until=-1", "paused");
+    bench.returns("resume", "OK :1");
+}
+
+#[test]
+fn configure() {
+    let rows: &[Row] = &[
+        ("claims the name", "", "configure ''", "OK", "queue name=$q"),
+        (
+            "legacy",
+            "",
+            "configure legacy",
+            "OK",
+            "queue name=$q format=legacy",
+        ),
+        (
+            "a format stays unless told",
+            "queue name=$q format=legacy paused_until=-1",
+            "configure ''",
+            "OK",
+            "queue name=$q format=legacy paused_until=-1",
+        ),
+        (
+            "modern",
+            "queue format=legacy",
+            "configure modern",
+            "OK",
+            "queue name=$q",
+        ),
+        (
+            "another name",
+            "queue name=other",
+            "configure legacy",
+            "BADQUEUE other",
+            "queue name=other",
+        ),
+    ];
+    check(rows);
+}
+
+#[test]
+fn prune() {
+    let rows: &[Row] = &[
+        ("nothing there", "", "prune", "OK :1", ""),
+        (
+            "what would not be missed, a pause that is over too",
+            "registry $q other; queue name=$q paused_until=1000; destination d",
+            "prune",
+            "OK :1",
+            "registry other; destination d",
+        ),
+        (
+            "messages are pending",
+            "registry $q; queue name=$q; timeout m1(a)=1",
+            "prune",
+            "OK :0",
+            "registry $q; queue name=$q; timeout m1(a)=1",
+        ),
+        (
+            "messages are listed",
+            "registry $q; queue name=$q; list m1(a)",
+            "prune",
+            "OK :0",
+            "registry $q; queue name=$q; list m1(a)",
+        ),
+        (
+            "a pause is kept",
+            "registry $q; queue name=$q paused_until=-1",
+            "prune",
+            "OK :1",
+            "queue name=$q paused_until=-1",
+        ),
+        (
+            "a pause for a time too",
+            "registry $q; queue name=$q paused_until=9000000000000",
+            "prune",
+            "OK :1",
+            "queue name=$q paused_until=9000000000000",
+        ),
+        (
+            "a format is kept",
+            "queue name=$q format=legacy",
+            "prune",
+            "OK :1",
+            "queue name=$q format=legacy",
+        ),
+        (
+            "the keys belong to another name",
+            "registry $q; queue name=other",
+            "prune",
+            "BADQUEUE other",
+            "registry $q; queue name=other",
+        ),
+    ];
+    check(rows);
+}
+
+/// A name with a brace is what its keys alone would not say.
+#[test]
+fn prune_keeps_braces() {
+    let mut bench = Bench::new("");
+    let queue = format!("{{{}}}", bench.names.queue);
+    let key = |role: &str| bench.names.key(role).into_bytes();
+    let keys = ["timeout", "list", "queue", "registry"].map(key);
+    bench.redis("SADD @registry x");
+    let hash = bench.names.key("queue");
+    bench.client.call(&["HSET", &hash, "name", &queue]).unwrap();
+    let reply = bench.eval("prune", &keys, &[queue.clone().into_bytes()]);
+    assert_eq!(reply.texts()[1..], ["OK", "1"]);
+    assert_eq!(bench.redis("HGET @queue name").text(), queue);
+}

@@ -93,7 +93,12 @@ impl Names {
             .find(|(name, ..)| role.trim_start_matches("p.") == *name);
         let stored = match kind.map_or("list", |(.., kind)| *kind) {
             _ if words == ["!string"] => Stored::Text(Bytes(b"wrong".to_vec())),
-            "zset" => Stored::Zset(pairs().map(|(m, s)| (of(m), s.to_owned())).collect()),
+            "zset" => {
+                let mut all: Vec<_> = pairs().map(|(m, s)| (of(m), s.to_owned())).collect();
+                let score = |(_, score): &(Bytes, String)| score.parse::<f64>().unwrap();
+                all.sort_by(|a, b| score(a).total_cmp(&score(b)).then(a.0.cmp(&b.0)));
+                Stored::Zset(all)
+            }
             "hash" => Stored::Hash(pairs().map(|(f, v)| (of(f), of(v))).collect()),
             "list" => Stored::List(words.iter().map(|word| of(word)).collect()),
             "set" => Stored::Set(words.iter().map(|word| of(word)).collect()),

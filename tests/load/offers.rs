@@ -1,0 +1,254 @@
+//! Offers through the broker beside offers by Redisson's own script called on Redis.
+//!
+//! Both sides are driven by redis-benchmark with the same payloads, in turns (A B A B), each
+//! round on a new Redis, so that none starts with the other's memory; the direct side's Redis
+//! has no broker that would deliver from it. Keeps: a round counts only if Redis holds as many
+//! messages afterwards as were offered.
+
+use std::process::{Command, Stdio};
+
+use crate::report::{Measure, Row};
+use crate::resp::Connection;
+use crate::servers::{Broker, Redis};
+use crate::{Outcome, Scale};
+
+/// What RDelayedQueue.offerAsync evaluates since Redisson 3.21.1.
+const REDISSON: &str = "\
+local value = struct.pack('Bc0Lc0', string.len(ARGV[2]), ARGV[2], string.len(ARGV[3]), ARGV[3]);\
+redis.call('zadd', KEYS[2], ARGV[1], value);\
+redis.call('rpush', KEYS[3], value);\
+local v = redis.call('zrange', KEYS[2], 0, 0); \
+if v[1] == value then \
+redis.call('publish', KEYS[4], ARGV[1]); \
+end;";
+
+/// Eight bytes, as Redisson's random ones; payloads differ, so members do.
+const ID: &str = "\u{1}abcdefg";
+/// 57 bytes. Four numbers, because with few queues each has only a thousand values.
+const PAYLOAD: &str = "order-__rand_int__-__rand_int__-__rand_int__-__rand_int__";
+/// redis-benchmark's random numbers have 12 digits, so with a 1 in front all are above 10^12 ms.
+const DELAY_MAX: (&str, &str) = ("LIMITS__DELAY_MAX_MS", "10000000000000");
+const QUEUES: u64 = 1000;
+
+/// One row: arguments of both sides and of redis-benchmark.
+struct Shape {
+    queue: &'static str,
+    queues: u64,
+    delay: &'static str,
+    score: &'static str,
+    clients: u64,
+    pipeline: u64,
+    /// Of each round: full, quick; divisible by clients and pipeline.
+    requests: (u64, u64),
+    measures: fn(&[Round], &[Round]) -> Vec<Measure>,
+}
+
+const RANDOM: Shape = Shape {
+    queue: "bench",
+    queues: 1,
+    delay: "__rand_int__",
+    score: "1__rand_int__",
+    clients: 50,
+    pipeline: 16,
+    requests: (480_000, 24_000),
+    measures: |broker, direct| throughput(broker, direct, ">= 1.9 x"),
+};
+
+pub fn random(scale: Scale) -> Outcome<Row> {
+    run(scale, &RANDOM)
+}
+
+pub fn fixed(scale: Scale) -> Outcome<Row> {
+    let shape = Shape {
+        delay: "1h",
+        score: "1755000000000",
+        measures: |broker, direct| throughput(broker, direct, ">= 3 x"),
+        ..RANDOM
+    };
+    run(scale, &shape)
+}
+
+/// On the direct side each key gets a random number of its own: as many zsets and lists, and as
+/// long, though those of one call belong to different queues.
+pub fn queues(scale: Scale) -> Outcome<Row> {
+    let shape = Shape {
+        queue: "q:__rand_int__",
+        queues: QUEUES,
+        delay: "1__rand_int__",
+        measures: |broker, direct| throughput(broker, direct, ">= 1.2 x"),
+        ..RANDOM
+    };
+    run(scale, &shape)
+}
+
+pub fn unpipelined(scale: Scale) -> Outcome<Row> {
+    let shape = Shape {
+        pipeline: 1,
+        requests: (200_000, 10_000),
+        measures: |broker, direct| throughput(broker, direct, ">= 1.1 x"),
+        ..RANDOM
+    };
+    run(scale, &shape)
+}
+
+pub fn latency(scale: Scale) -> Outcome<Row> {
+    let shape = Shape {
+        clients: 1,
+        pipeline: 1,
+        requests: (20_000, 2_000),
+        measures: |broker, direct| {
+            let both = |name, value: fn(&Round) -> f64| {
+                let (broker, direct) = (broker.iter().map(value), direct.iter().map(value));
+                Measure::both(name, broker, direct).target("<= 1.4 x")
+            };
+            vec![
+                both("mean us", |round| round.mean_us),
+                both("p50 us", |round| round.p50_us),
+            ]
+        },
+        ..RANDOM
+    };
+    run(scale, &shape)
+}
+
+fn throughput(broker: &[Round], direct: &[Round], target: &'static str) -> Vec<Measure> {
+    let both = |name, value: fn(&Round) -> f64| {
+        Measure::both(name, broker.iter().map(value), direct.iter().map(value))
+    };
+    vec![
+        both("offers/s", |round| round.per_second).target(target),
+        both("Redis CPU us/offer", |round| round.redis_us),
+        Measure::broker(
+            "broker CPU us/offer",
+            broker.iter().map(|round| round.broker_us),
+        ),
+    ]
+}
+
+struct Round {
+    per_second: f64,
+    mean_us: f64,
+    p50_us: f64,
+    /// Processor time for one offer.
+    redis_us: f64,
+    broker_us: f64,
+}
+
+fn run(scale: Scale, shape: &Shape) -> Outcome<Row> {
+    let (mut broker, mut direct) = (Vec::new(), Vec::new());
+    let mut faults = Vec::new();
+    for _ in 0..scale.pick(5, 1) {
+        let (round, fault) = broker_round(scale, shape)?;
+        broker.push(round);
+        faults.extend(fault);
+        direct.push(direct_round(scale, shape)?);
+    }
+    let measures = (shape.measures)(&broker, &direct);
+    Ok(Row { measures, faults })
+}
+
+/// Also what is missing, if anything is.
+fn broker_round(scale: Scale, shape: &Shape) -> Outcome<(Round, Option<String>)> {
+    let redis = Redis::start()?;
+    let broker = Broker::start(&redis, &[DELAY_MAX])?;
+    let command = ["DQ.OFFER", shape.queue, shape.delay, PAYLOAD];
+    let (redis_before, broker_before) = (redis.cpu_seconds()?, broker.cpu_seconds()?);
+    let mut round = benchmark(scale, shape, broker.port, &command)?;
+    let each = 1e6 / scale.pick(shape.requests.0, shape.requests.1) as f64;
+    round.redis_us = (redis.cpu_seconds()? - redis_before) * each;
+    round.broker_us = (broker.cpu_seconds()? - broker_before) * each;
+    Ok((round, missing(scale, shape, &mut redis.connect()?)?))
+}
+
+fn direct_round(scale: Scale, shape: &Shape) -> Outcome<Round> {
+    let redis = Redis::start()?;
+    let mut connection = redis.connect()?;
+    let load: [&[u8]; 3] = [b"SCRIPT", b"LOAD", REDISSON.as_bytes()];
+    let sha = String::from_utf8(connection.call(&load)?.text()?)?;
+    let queue = shape.queue;
+    let keys = [
+        queue.to_owned(),
+        format!("redisson_delay_queue_timeout:{{{queue}}}"),
+        format!("redisson_delay_queue:{{{queue}}}"),
+        format!("redisson_delay_queue_channel:{{{queue}}}"),
+    ];
+    let mut command = vec!["EVALSHA", &sha, "4"];
+    command.extend(keys.iter().map(String::as_str));
+    command.extend([shape.score, ID, PAYLOAD]);
+    let before = redis.cpu_seconds()?;
+    let mut round = benchmark(scale, shape, redis.port, &command)?;
+    let each = 1e6 / scale.pick(shape.requests.0, shape.requests.1) as f64;
+    round.redis_us = (redis.cpu_seconds()? - before) * each;
+    match missing(scale, shape, &mut connection)? {
+        Some(missing) => Err(format!("the direct side: {missing}").into()),
+        None => Ok(round),
+    }
+}
+
+fn benchmark(scale: Scale, shape: &Shape, port: u16, command: &[&str]) -> Outcome<Round> {
+    let keyspace = if shape.queues > 1 {
+        shape.queues
+    } else {
+        1_000_000_000
+    };
+    let output = Command::new("redis-benchmark")
+        .args(["-h", "127.0.0.1", "-p", &port.to_string(), "--csv"])
+        .args([
+            "-c",
+            &shape.clients.to_string(),
+            "-P",
+            &shape.pipeline.to_string(),
+        ])
+        .args([
+            "-n",
+            &scale.pick(shape.requests.0, shape.requests.1).to_string(),
+        ])
+        .args(["-r", &keyspace.to_string()])
+        .args(command)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("redis-benchmark (Debian: package redis-tools): {error}"))?;
+    let (table, errors) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    // "test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms",...; the test is the command.
+    let line = table.lines().rfind(|line| !line.starts_with("\"test\""));
+    let figures = line
+        .and_then(|line| line.split_once("\",\""))
+        .map(|(_, rest)| rest);
+    let figures: Vec<f64> = figures
+        .unwrap_or_default()
+        .split(',')
+        .filter_map(|figure| figure.trim_matches('"').parse().ok())
+        .collect();
+    match figures.as_slice() {
+        [per_second, mean_ms, _, p50_ms, ..] if output.status.success() => Ok(Round {
+            per_second: *per_second,
+            mean_us: mean_ms * 1000.0,
+            p50_us: p50_ms * 1000.0,
+            redis_us: 0.0,
+            broker_us: 0.0,
+        }),
+        _ => Err(format!("redis-benchmark: {} {table}{errors}", output.status).into()),
+    }
+}
+
+/// Compares what Redis holds with what was offered; a few of the random delays have passed.
+fn missing(scale: Scale, shape: &Shape, redis: &mut Connection) -> Outcome<Option<String>> {
+    for number in 0..shape.queues {
+        let queue = shape
+            .queue
+            .replace("__rand_int__", &format!("{number:012}"));
+        let pending = format!("redisson_delay_queue_timeout:{{{queue}}}");
+        redis.push(&[b"ZCARD", pending.as_bytes()]);
+        redis.push(&[b"LLEN", queue.as_bytes()]);
+    }
+    redis.flush()?;
+    let mut held = 0;
+    for _ in 0..shape.queues * 2 {
+        held += redis.reply()?.int()?;
+    }
+    let offered = scale.pick(shape.requests.0, shape.requests.1);
+    Ok((held != offered).then(|| format!("offered {offered}, Redis holds {held}")))
+}

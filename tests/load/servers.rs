@@ -1,0 +1,164 @@
+//! The processes under test: a redis-server and a broker, and what they cost the machine.
+//!
+//! Knows how to start, watch and end them, nothing of what is sent to them. Keeps: no fixed
+//! port, no file outside a directory of its own, and none of them outlives its value, also when
+//! a row fails.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::Outcome;
+use crate::resp::Connection;
+
+const START_DEADLINE: Duration = Duration::from_secs(20);
+/// Another program may take a port between the moment it was found free and its use.
+const PORT_ATTEMPTS: usize = 5;
+/// What /proc counts time in, on every Linux that Rust runs on.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// A child that ends with its value.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Process {
+    fn cpu_seconds(&self) -> Outcome<f64> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id()))?;
+        // The name in parentheses may hold spaces; user and system time are fields 14 and 15.
+        let (_, fields) = stat.rsplit_once(") ").ok_or("no stat")?;
+        let ticks: Vec<f64> = fields
+            .split(' ')
+            .skip(11)
+            .take(2)
+            .map(str::parse)
+            .collect::<Result<_, _>>()?;
+        Ok(ticks.iter().sum::<f64>() / TICKS_PER_SECOND)
+    }
+
+    fn rss_mib(&self) -> Outcome<f64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
+        Ok(kib.ok_or("no VmRSS")?.parse::<f64>()? / 1024.0)
+    }
+}
+
+/// A Redis without persistence, so that rows measure neither disk nor fork.
+pub struct Redis {
+    process: Process,
+    pub port: u16,
+    _dir: TempDir,
+}
+
+impl Redis {
+    pub fn start() -> Outcome<Self> {
+        let dir = tempfile::tempdir()?;
+        for _ in 0..PORT_ATTEMPTS {
+            let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+            let child = Command::new("redis-server")
+                .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
+                .args(["--save", "", "--appendonly", "no", "--dir"])
+                .arg(dir.path())
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .map_err(|error| format!("redis-server: {error}"))?;
+            let mut process = Process(child);
+            let deadline = Instant::now() + START_DEADLINE;
+            while process.0.try_wait()?.is_none() && Instant::now() < deadline {
+                let ping = Connection::open(port).and_then(|mut redis| redis.call(&[b"PING"]));
+                // Another's Redis could answer on that port; ours has then ended.
+                if ping.is_ok() && process.0.try_wait()?.is_none() {
+                    let _dir = dir;
+                    return Ok(Redis {
+                        process,
+                        port,
+                        _dir,
+                    });
+                }
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+        Err("redis-server did not come up".into())
+    }
+
+    pub fn connect(&self) -> Outcome<Connection> {
+        Connection::open(self.port)
+    }
+
+    pub fn cpu_seconds(&self) -> Outcome<f64> {
+        self.process.cpu_seconds()
+    }
+}
+
+pub struct Broker {
+    process: Process,
+    pub port: u16,
+}
+
+impl Broker {
+    /// `settings` are of the environment's form: `LIMITS__DELAY_MAX_MS`, value.
+    pub fn start(redis: &Redis, settings: &[(&str, &str)]) -> Outcome<Self> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_delay-broker"));
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("DELAY_BROKER_") {
+                command.env_remove(name);
+            }
+        }
+        let url = format!("redis://127.0.0.1:{}", redis.port);
+        let child = command
+            .args(["--listen", "127.0.0.1:0", "--http", "", "--log", "warn"])
+            .args(["--redis", &url])
+            .envs(
+                settings
+                    .iter()
+                    .map(|(key, value)| (format!("DELAY_BROKER_{key}"), value)),
+            )
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("delay-broker: {error}"))?;
+        let mut process = Process(child);
+
+        let stdout = process.0.stdout.take().ok_or("no stdout")?;
+        let (ready, is_ready) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut line = String::new();
+            let read = BufReader::new(stdout).read_line(&mut line);
+            // Nobody waits any more after the deadline.
+            let _ = ready.send(read.map(|_| line));
+        });
+        let line = is_ready
+            .recv_timeout(START_DEADLINE)
+            .map_err(|_| "delay-broker did not become ready")??;
+        let port = line
+            .strip_prefix("delay-broker ready: RESP 127.0.0.1:")
+            .and_then(|rest| rest.split(',').next()?.parse().ok())
+            .ok_or_else(|| format!("delay-broker said: {line:?}"))?;
+        Ok(Broker { process, port })
+    }
+
+    pub fn connect(&self) -> Outcome<Connection> {
+        Connection::open(self.port)
+    }
+
+    pub fn cpu_seconds(&self) -> Outcome<f64> {
+        self.process.cpu_seconds()
+    }
+
+    pub fn rss_mib(&self) -> Outcome<f64> {
+        self.process.rss_mib()
+    }
+}
