@@ -128,8 +128,9 @@ impl Lane {
         }
     }
 
-    /// The stored reply comes behind `APPLIED`, from its status on.
+    /// The stored reply comes behind `APPLIED`, with its own TIME: due times count from it.
     fn replayed(&self, mut answer: Answer) -> Result<Settled, String> {
+        answer.now_us = answer.count().map_err(|error| error.to_string())?;
         answer.status = answer.bytes().map_err(|error| error.to_string())?;
         Ok(Settled::Applied(answer))
     }

@@ -7,7 +7,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// What happens to the request that holds the needle.
+/// What happens to the request that holds the needles.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Break {
     /// Redis gets it, the broker never gets the reply: the link is cut when the reply comes.
@@ -17,7 +17,7 @@ pub enum Break {
 }
 
 struct Plan {
-    needle: Vec<u8>,
+    needles: Vec<Vec<u8>>,
     how: Break,
 }
 
@@ -53,12 +53,13 @@ impl Proxy {
         &self.address
     }
 
-    /// The next request that holds `needle` is broken.
-    pub fn break_next(&self, needle: &str, how: Break) {
-        *self.plan.lock().unwrap() = Some(Plan {
-            needle: needle.as_bytes().to_vec(),
-            how,
-        });
+    /// The next request that holds all of these is broken.
+    pub fn break_next(&self, needles: &[&str], how: Break) {
+        let needles = needles
+            .iter()
+            .map(|needle| needle.as_bytes().to_vec())
+            .collect();
+        *self.plan.lock().unwrap() = Some(Plan { needles, how });
     }
 
     /// How many requests were broken.
@@ -79,10 +80,8 @@ fn serve(
     let swallows = swallowing.clone();
     pump(from_client, to_server, move |bytes| {
         let mut plan = plan.lock().unwrap();
-        let found = plan
-            .as_ref()
-            .filter(|plan| holds(bytes, &plan.needle))
-            .map(|plan| plan.how);
+        let meant = |plan: &&Plan| plan.needles.iter().all(|needle| holds(bytes, needle));
+        let found = plan.as_ref().filter(meant).map(|plan| plan.how);
         if found.is_some() {
             *plan = None;
             broken.fetch_add(1, Ordering::SeqCst);

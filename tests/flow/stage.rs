@@ -22,7 +22,7 @@ pub struct Stage {
     pub broker: Broker,
     pub redis: Client,
     pub url: String,
-    pub own: Option<Redis>,
+    _own: Option<Redis>,
 }
 
 impl Stage {
@@ -35,7 +35,7 @@ impl Stage {
             broker,
             redis: redis::shared().client(database),
             url,
-            own: None,
+            _own: None,
         }
     }
 
@@ -48,7 +48,7 @@ impl Stage {
             broker,
             redis: own.client(0),
             url,
-            own: Some(own),
+            _own: Some(own),
         }
     }
 
