@@ -81,7 +81,7 @@ fn queue_names_and_message_names() {
     };
     assert_eq!(eventually(list, |list| !list.is_empty()), ["a"]);
     send_parts(&mut peer, &[b"DQ.INFO", &queue]);
-    peer.gets(&format!("*42\r\n$5\r\nqueue\r\n${}\r\n", queue.len()));
+    peer.gets(&format!("*44\r\n$5\r\nqueue\r\n${}\r\n", queue.len()));
     peer.gets_bytes(&queue);
     peer.gets("\r\n«lines»lateness_max_ms\r\n$«int»\r\n«text»\r\n");
 }

@@ -135,7 +135,7 @@ fn many_arguments_in_small_pieces() {
     // Where the limit allows so many, they are the messages of one command.
     let place = Place::spawn(&[
         ("limits.arguments_max", "60000"),
-        ("limits.moffer_messages_max", "30000"),
+        ("limits.moffer_messages_max", "29999"),
     ]);
     let mut peer = place.peer();
     peer.sends("*50000\r\n$9\r\nDQ.MOFFER\r\n$5\r\n«q»\r\n");

@@ -31,7 +31,10 @@ fn info() {
         "total_commands_processed:",
         "cluster_enabled:0",
     ] {
-        assert!(text.contains(&format!("\r\n{field}")), "{field} in {text}");
+        assert!(
+            format!("\r\n{text}").contains(&format!("\r\n{field}")),
+            "{field} in {text}"
+        );
     }
     peer.sends("info SERVER replication\r\nINFO nothing\r\n");
     peer.gets("$«int»\r\n# Server\r\n«lines»\r\n# Replication\r\nrole:master\r\n«lines»\r\n\r\n$0\r\n\r\n");

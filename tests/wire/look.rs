@@ -139,7 +139,7 @@ fn ten_by_default() {
         peer.gets("$30\r\n«id»\r\n");
     }
     peer.sends("DQ.PEEK «q»\r\nDQ.RANGE «q» - +\r\n");
-    for head in ["*10\r\n", "*2\r\n$30\r\n«id»\r\n*10\r\n"] {
+    for head in ["*10\r\n", "*2\r\n$«int»\r\n«text»\r\n*10\r\n"] {
         peer.gets(head);
         for _ in 0..10 {
             peer.gets("*10\r\n$2\r\nid\r\n«lines»$6\r\nmodern\r\n");
@@ -172,7 +172,7 @@ fn range() {
         ("DQ.RANGE «q» -5 5.5\r\n", "*2\r\n$1\r\n0\r\n*0\r\n"),
         (
             "DQ.RANGE «q» - + COUNT 1 CURSOR 0\r\n",
-            "*2\r\n$30\r\n1999999999997-«hex»\r\n*1\r\n«lines»modern\r\n",
+            "*2\r\n$«int»\r\n«text»\r\n*1\r\n«lines»modern\r\n",
         ),
         (
             "DQ.RANGE «q» - + COUNT 0\r\n",

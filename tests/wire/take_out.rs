@@ -65,7 +65,7 @@ fn remove() {
         ("dq.remove «q» a\r\n", ":1\r\n"),
         (
             "DQ.RANGE «q» - + COUNT 1\r\n",
-            "*2\r\n$30\r\n«id»\r\n*1\r\n«lines»$1\r\na\r\n«lines»modern\r\n",
+            "*2\r\n$«int»\r\n«text»\r\n*1\r\n«lines»$1\r\na\r\n«lines»modern\r\n",
         ),
         ("DQ.REMOVE «q» a COUNT 0\r\n", ":2\r\n"),
         ("DQ.REMOVE «q» '' count 5\r\n", ":1\r\n"),
@@ -139,8 +139,8 @@ fn clear() {
         ("DQ.OFFER «q» 1h a NAME n NX\r\n", "$30\r\n«id»\r\n"),
         // A pause stays.
         (
-            "DQ.INFO «q»\r\n",
-            "«*42|%21»\r\n«lines»$6\r\npaused\r\n:1\r\n«lines»lateness_max_ms\r\n«$1\r\n0|,0»\r\n",
+            "DQ.INFO «q»\r\nECHO end\r\n",
+            "«*44|%22»\r\n«lines»$6\r\npaused\r\n:1\r\n«lines»$3\r\nend\r\n",
         ),
         (
             "DQ.CLEAR\r\n",
