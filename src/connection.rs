@@ -158,9 +158,9 @@ impl Connection {
                 Some(Pending::Offered { ticket, .. }) => Some(ticket),
                 Some(Pending::Encoded(_)) | None => None,
             };
+            let deadline = self.deadline(reads);
             let call = self.call.as_mut().filter(|_| self.pending.is_empty());
             let room = self.waits == Waits::Room;
-            let deadline = self.deadline(reads);
             // Each arm is safe to cancel: what was read or written is in the buffers, and calls
             // and tickets go on where they were.
             tokio::select! {
