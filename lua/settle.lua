@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  string  call    number and reply of this link's last call
 -- ARGV[1]  int     number  of the call in doubt
--- RETURN   { now_us, 'APPLIED', what its reply held after now_us... }, { now_us, 'NOT' },
+-- RETURN   { now_us, 'APPLIED', its reply, from its own now_us on... }, { now_us, 'NOT' },
 --          { now_us, 'SETTLED' } if a later number is stored, so that this one can't be told
 -- COST     O(size of the reply)
 
@@ -17,7 +17,7 @@ local last = tonumber(digits)
 if last and last > tonumber(number) then return { now_us, 'SETTLED' } end
 if last == tonumber(number) and packed == ' ' then
   local reply = cmsgpack.unpack(string.sub(stored, #digits + 2))
-  return { now_us, 'APPLIED', unpack(reply, 2) }
+  return { now_us, 'APPLIED', unpack(reply) }
 end
 -- DEL frees, so the SET is let through even out of memory.
 redis.call('DEL', call_key)

@@ -145,6 +145,7 @@ impl Link {
         });
         link.context.metrics.link_up(name, false);
         tokio::task::spawn_local(watch(Rc::downgrade(&link), client.clone()));
+        tokio::task::spawn_local(ask_time(Rc::downgrade(&link)));
         client.connect();
         Ok(link)
     }
@@ -164,19 +165,21 @@ impl Link {
         &self,
         script: &'static Script,
         keys: &[Bytes],
-        args: impl IntoIterator<Item = Bytes>,
+        args: &[Bytes],
     ) -> Result<Answer, LinkError> {
-        let mut values: Vec<Value> = Vec::with_capacity(keys.len() + 8);
-        values.push(Value::String(script.sha().into()));
-        values.push(Value::Integer(keys.len() as i64));
-        values.extend(keys.iter().cloned().map(Value::Bytes));
-        values.extend(args.into_iter().map(Value::Bytes));
+        let values = || {
+            let mut values: Vec<Value> = Vec::with_capacity(keys.len() + args.len() + 2);
+            values.push(Value::String(script.sha().into()));
+            values.push(Value::Integer(keys.len() as i64));
+            values.extend(keys.iter().chain(args).cloned().map(Value::Bytes));
+            values
+        };
         let sent = monotonic_us();
-        let reply = match self.send("EVALSHA", values.clone()).await {
+        let reply = match self.send("EVALSHA", values()).await {
             Err(LinkError::Refused(text)) if text.starts_with("NOSCRIPT") => {
                 self.send("SCRIPT", vec!["LOAD".into(), script.source.into()])
                     .await?;
-                self.send("EVALSHA", values).await
+                self.send("EVALSHA", values()).await
             }
             reply => reply,
         };
@@ -262,36 +265,45 @@ impl Link {
     }
 }
 
-/// Keeps `up` true to the connection and asks TIME once a second. Ends with the link.
+/// Keeps `up` true to the connection. Ends with the link.
+///
+/// Nothing is waited for between two events, so that they are seen in the order in which they happen. Of two that
+/// wait here together the error goes first: a link taken for up comes to light with the next call or TIME, one
+/// taken for down would stay so until the connection breaks.
 async fn watch(link: std::rc::Weak<Link>, client: Client) {
     let mut connections = client.reconnect_rx();
     let mut errors = client.error_rx();
-    let mut misses = 0;
     let mut connected_before = false;
-    let mut interval = tokio::time::interval(WATCH_INTERVAL);
-    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        let asks = tokio::select! {
+        tokio::select! {
             biased;
+            Ok((error, _)) = errors.recv() => {
+                let Some(link) = link.upgrade() else { return };
+                link.set_up(false, &error.to_string());
+            }
             Ok(_) = connections.recv() => {
                 let Some(link) = link.upgrade() else { return };
                 if std::mem::replace(&mut connected_before, true) {
                     link.context.metrics.reconnected(link.name);
                 }
-                misses = 0;
                 link.set_up(true, "");
-                link.load_scripts().await;
-                false
+                tokio::task::spawn_local(async move { link.load_scripts().await });
             }
-            Ok((error, _)) = errors.recv() => {
-                let Some(link) = link.upgrade() else { return };
-                link.set_up(false, &error.to_string());
-                false
-            }
-            _ = interval.tick() => true,
-        };
+            else => return,
+        }
+    }
+}
+
+/// Asks TIME once a second, and gives the connection up where nothing answers. Ends with the link.
+async fn ask_time(link: std::rc::Weak<Link>) {
+    let mut interval = tokio::time::interval(WATCH_INTERVAL);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut misses = 0;
+    loop {
+        interval.tick().await;
         let Some(link) = link.upgrade() else { return };
-        if !asks || !link.is_up() {
+        if !link.is_up() {
+            misses = 0;
             continue;
         }
         let sent = monotonic_us();

@@ -131,6 +131,14 @@ impl Bench {
     pub fn run_until(&mut self, call: &str, valid_until_ms: &str) -> String {
         let reply = self.reply(call, valid_until_ms);
         match reply.elements() {
+            // The reply of another call, with the time of that call.
+            [Value::Int(now_us), status, Value::Int(then_us), rest @ ..]
+                if status.text() == "APPLIED" && call.starts_with("settle") =>
+            {
+                assert!(*then_us > 1_000_000_000_000_000 && then_us <= now_us);
+                self.now_us = *now_us;
+                format!("APPLIED {}", self.names.words(rest))
+            }
             [Value::Int(now_us), rest @ ..] => {
                 self.now_us = *now_us;
                 self.names.words(rest)

@@ -1,0 +1,176 @@
+//! What commands do to messages on their way: taken out, replaced, moved in time, delivered at
+//! once, taken by payload or in offer order.
+
+use crate::stage::{
+    SOON, Stage, call, delivered, due_of, eventually, info, list, offer, say, sorted, take_due,
+    time_us,
+};
+use crate::support::resp::{Value, encode};
+use std::thread;
+
+#[test]
+fn what_was_cancelled_never_comes() {
+    let mut stage = Stage::new(&[]);
+    let mut client = stage.broker.client();
+    // Cancelled while they fall due: each is either cancelled or delivered.
+    let mut cancelled = Vec::new();
+    let mut ids = Vec::new();
+    for n in 0..400 {
+        ids.push((
+            n,
+            offer(
+                &mut client,
+                &["q", &(100 + n / 4).to_string(), &n.to_string()],
+            ),
+        ));
+    }
+    for (n, id) in &ids {
+        match call(&mut client, &["DQ.CANCEL", "q", id]) {
+            Value::Int(1) => cancelled.push(n.to_string()),
+            reply => assert_eq!(reply, Value::Int(0)),
+        }
+        assert_eq!(
+            call(&mut client, &["DQ.CANCEL", "q", id]),
+            Value::Int(0),
+            "twice"
+        );
+    }
+    eventually("nothing is pending", SOON, || {
+        (say(&mut client, "DQ.SIZE q") == Value::Int(0)).then_some(())
+    });
+    let mut all = list(&mut stage.redis, "q");
+    assert_eq!(all.len() + cancelled.len(), 400);
+    all.extend(cancelled);
+    assert_eq!(
+        sorted(all),
+        sorted((0..400).map(|n| n.to_string()).collect())
+    );
+    assert_eq!(list(&mut stage.redis, "redisson_delay_queue:{q}"), [""; 0]);
+}
+
+#[test]
+fn a_named_message_is_replaced_moved_and_its_name_is_free_again() {
+    let mut stage = Stage::new(&[]);
+    let mut client = stage.broker.client();
+    let first = offer(&mut client, &["q", "1h", "first", "NAME", "n"]);
+    let nil = call(
+        &mut client,
+        &["DQ.OFFER", "q", "0", "refused", "NAME", "n", "NX"],
+    );
+    assert_eq!(nil, Value::Null);
+    let second = offer(&mut client, &["q", "2h", "second", "NAME", "n", "xx"]);
+    assert_eq!(
+        call(&mut client, &["DQ.CANCEL", "q", &first]),
+        Value::Int(0),
+        "it was replaced"
+    );
+    assert_eq!(say(&mut client, "DQ.SIZE q"), Value::Int(1));
+    // Earlier, so that it comes; then its name is free.
+    let moved = say(&mut client, "DQ.RESCHEDULE q n 150").text();
+    assert_ne!(moved, second);
+    take_due(&mut stage.redis, "q", "second", due_of(&moved));
+    let nil = call(
+        &mut client,
+        &["DQ.OFFER", "q", "0", "refused", "NAME", "n", "XX"],
+    );
+    assert_eq!(nil, Value::Null);
+    assert_eq!(say(&mut client, "DQ.GET q n"), Value::Null);
+    // Later: what would have come soon does not.
+    let soon = offer(&mut client, &["q", "200", "postponed", "NAME", "n", "NX"]);
+    let later = say(&mut client, "DQ.RESCHEDULE q n 900").text();
+    assert!(due_of(&later) > due_of(&soon) + 500);
+    take_due(&mut stage.redis, "q", "postponed", due_of(&later));
+    // At once, by name and by id; the reply counts each once.
+    let far = offer(&mut client, &["q", "30d", "fired"]);
+    offer(&mut client, &["q", "30d", "fired too", "NAME", "n"]);
+    let before = time_us(&mut stage.redis) / 1_000;
+    assert_eq!(
+        call(&mut client, &["DQ.FIRE", "q", &far, "n", "nobody", "n"]),
+        Value::Int(2)
+    );
+    take_due(&mut stage.redis, "q", "fired", before);
+    take_due(&mut stage.redis, "q", "fired too", before);
+    // A replacement while the old one falls due: one of the two comes, never both, never none.
+    for n in 0..100 {
+        offer(
+            &mut client,
+            &["race", "3", &format!("old-{n}"), "NAME", "r"],
+        );
+        offer(
+            &mut client,
+            &["race", "3", &format!("new-{n}"), "NAME", "r"],
+        );
+    }
+    eventually("nothing is pending", SOON, || {
+        (say(&mut client, "DQ.SIZE race") == Value::Int(0)).then_some(())
+    });
+    let came = list(&mut stage.redis, "race");
+    assert_eq!(came.last().map(String::as_str), Some("new-99"));
+    assert_eq!(came.len() as i64 + replaced(&mut client, &came), 200);
+    assert_eq!(
+        call(&mut stage.redis, &["EXISTS", "delay_broker_names:{race}"]),
+        Value::Int(0)
+    );
+}
+
+/// How many were replaced before they came: they are in no list, and were offered.
+fn replaced(client: &mut crate::support::resp::Client, came: &[String]) -> i64 {
+    let offered = info(client, "race", "offered").int();
+    assert_eq!(info(client, "race", "delivered").int(), came.len() as i64);
+    let mut once = came.to_vec();
+    once.sort();
+    once.dedup();
+    assert_eq!(once.len(), came.len(), "something came twice");
+    offered - came.len() as i64
+}
+
+#[test]
+fn poll_takes_in_offer_order_and_remove_takes_all_while_offers_go_on() {
+    let mut stage = Stage::new(&[]);
+    let mut client = stage.broker.client();
+    for (delay, payload) in [("3h", "a"), ("1h", "b"), ("2h", "c"), ("1h", "b")] {
+        offer(&mut client, &["p", delay, payload]);
+    }
+    assert_eq!(
+        say(&mut client, "DQ.POLL p COUNT 3").texts(),
+        ["a", "b", "c"]
+    );
+    assert_eq!(say(&mut client, "DQ.POLL p").texts(), ["b"]);
+    assert_eq!(say(&mut client, "DQ.POLL p"), Value::Array(Vec::new()));
+
+    let offering = stage.broker.client();
+    let writer = thread::spawn(move || {
+        let mut client = offering;
+        for _ in 0..20 {
+            let mut commands = Vec::new();
+            for n in 0..500 {
+                let payload = if n % 2 == 0 { "wanted" } else { "other" };
+                commands.extend(encode(&["DQ.OFFER", "q", "1h", payload]));
+            }
+            client.send_bytes(&commands).unwrap();
+            for _ in 0..500 {
+                assert!(matches!(client.read().unwrap(), Value::Bulk(_)));
+            }
+        }
+    });
+    let mut removed = 0;
+    while !writer.is_finished() {
+        removed += say(&mut client, "DQ.REMOVE q wanted COUNT 0").int();
+    }
+    writer.join().unwrap();
+    removed += say(&mut client, "DQ.REMOVE q wanted COUNT 0").int();
+    assert_eq!(removed, 5_000);
+    assert_eq!(say(&mut client, "DQ.SIZE q"), Value::Int(5_000));
+    assert_eq!(
+        say(&mut client, "DQ.CONTAINS q wanted other").texts(),
+        ["0", "1"]
+    );
+    // What others took out of the middle leaves offer order as it is.
+    assert_eq!(
+        say(&mut client, "DQ.REMOVE q other COUNT 1000"),
+        Value::Int(1_000)
+    );
+    assert_eq!(say(&mut client, "DQ.CLEAR q"), Value::Int(4_000));
+    offer(&mut client, &["q", "0", "still works"]);
+    assert_eq!(delivered(&mut stage.redis, "q", 1, SOON), ["still works"]);
+}

@@ -1,0 +1,91 @@
+//! The main job: what is offered is taken from the list when it is due, in order, and never before.
+
+use crate::stage::{
+    ON_TIME, Random, SOON, Stage, delivered, due_of, info, offer, say, take, take_due,
+};
+use crate::support::resp::{Value, encode};
+use std::collections::HashMap;
+use std::time::Duration;
+
+#[test]
+fn an_offer_is_taken_on_time_and_not_before() {
+    let mut stage = Stage::new(&[]);
+    let mut client = stage.broker.client();
+    for (due, payload) in [("150", "ms"), ("1s", "unit"), ("0", "now"), ("0", "")] {
+        let id = offer(&mut client, &["q", due, payload]);
+        take_due(&mut stage.redis, "q", payload, due_of(&id));
+    }
+    // A time in the past is now, and not the time that was given.
+    let before = crate::stage::time_us(&mut stage.redis) / 1_000;
+    for past in ["5", "2001-01-01T00:00:00Z"] {
+        let id = offer(&mut client, &["q", "AT", past, "past"]);
+        assert!(due_of(&id) >= before, "{id}");
+        take_due(&mut stage.redis, "q", "past", due_of(&id));
+    }
+    assert_eq!(info(&mut client, "q", "delivered"), Value::Int(6));
+}
+
+#[test]
+fn the_order_is_by_due_time_and_equal_times_as_offered() {
+    let mut stage = Stage::new(&[]);
+    let mut client = stage.broker.client();
+    let base = crate::stage::time_us(&mut stage.redis) / 1_000 + 700;
+    // In turn: late, early, middle, each many times and with one due time.
+    let mut commands = Vec::new();
+    let mut wanted = vec![Vec::new(); 3];
+    for n in 0..300 {
+        let which = [2, 0, 1][n % 3];
+        let (at, payload) = (
+            (base + which as u64 * 40).to_string(),
+            format!("{which}-{n}"),
+        );
+        commands.extend(encode(&["DQ.OFFER", "q", "AT", &at, &payload]));
+        wanted[which].push(payload);
+    }
+    client.send_bytes(&commands).unwrap();
+    for _ in 0..300 {
+        assert!(matches!(client.read().unwrap(), Value::Bulk(_)));
+    }
+    let mut more = vec!["DQ.MOFFER".to_owned(), "m".to_owned()];
+    more.extend((0..100).flat_map(|n| ["300".to_owned(), format!("more-{n}")]));
+    assert_eq!(client.call(&more).unwrap().elements().len(), 100);
+    assert_eq!(delivered(&mut stage.redis, "q", 300, SOON), wanted.concat());
+    let in_order: Vec<String> = (0..100).map(|n| format!("more-{n}")).collect();
+    assert_eq!(delivered(&mut stage.redis, "m", 100, SOON), in_order);
+}
+
+#[test]
+fn a_thousand_at_random_times_each_once() {
+    let mut stage = Stage::new(&[]);
+    let mut client = stage.broker.client();
+    let mut random = Random::new(17);
+    let mut commands = Vec::new();
+    for n in 0..1_000 {
+        let delay = random.below(2_000).to_string();
+        commands.extend(encode(&["DQ.OFFER", "q", &delay, &format!("message-{n}")]));
+    }
+    client.send_bytes(&commands).unwrap();
+    let mut due = HashMap::new();
+    for n in 0..1_000 {
+        let id = client.read().unwrap().text();
+        due.insert(format!("message-{n}"), due_of(&id));
+    }
+    let mut worst = Duration::ZERO;
+    for _ in 0..1_000 {
+        let (payload, at) = take(&mut stage.redis, "q");
+        let payload = String::from_utf8(payload).unwrap();
+        // Taken out here: a second copy would not be found.
+        let due_ms = due
+            .remove(&payload)
+            .unwrap_or_else(|| panic!("{payload} came twice"));
+        assert!(
+            at >= due_ms * 1_000,
+            "{payload} is early by {} us",
+            due_ms * 1_000 - at
+        );
+        worst = worst.max(Duration::from_micros(at - due_ms * 1_000));
+    }
+    assert!(worst < ON_TIME, "late by {worst:?}");
+    assert_eq!(say(&mut client, "DQ.SIZE q"), Value::Int(0));
+    assert_eq!(say(&mut stage.redis, "LLEN q"), Value::Int(0));
+}

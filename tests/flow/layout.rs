@@ -1,0 +1,301 @@
+//! The layout, byte for byte: what another program wrote is delivered, what the broker writes
+//! another program reads; what is published and what is not; members that nobody can read.
+
+use crate::foreign::{self, Listener, keys, legacy, modern, write};
+use crate::stage::{
+    SOON, Stage, bytes_of, call, delivered, due_of, eventually, field_of, list, metric, offer, say,
+    take_due, time_us,
+};
+use crate::support::keyspace::{Bytes, Stored, dump};
+use crate::support::resp::{Client, Value};
+
+/// The members of the published trace: the 8 bytes before length and payload.
+const TRACE: [([u8; 8], u64); 5] = [
+    (*b":\xdf\x0eO\x8c\xa7\xd4C", 407),
+    (*b"e\xfd\xfe?j?\xdbC", 422),
+    (*b"\x80J\x01j\x11\xee\xda\xc3", 424),
+    (*b"v\xb5\xd0r\xb48\xd4\xc3", 427),
+    (*b"\xe7\x07\x8b\xee\x09-\x94C", 429),
+];
+
+fn trace_payload(n: usize) -> Vec<u8> {
+    format!("\x04>\nfffffffff{}", n + 1).into_bytes()
+}
+
+/// The keys of the database but those of the broker alone.
+fn shared_keys(redis: &mut Client) -> Vec<String> {
+    let keys = dump(redis)
+        .into_keys()
+        .map(|Bytes(key)| String::from_utf8(key).unwrap());
+    keys.filter(|key| !key.starts_with("delay_broker_"))
+        .collect()
+}
+
+#[test]
+fn the_trace_of_a_redisson_client_is_delivered() {
+    let mut stage = Stage::new(&[]);
+    let queue = "dest_queue1";
+    let base = time_us(&mut stage.redis) / 1_000;
+    for (n, (id, ms)) in TRACE.into_iter().enumerate() {
+        let member = legacy(id, &trace_payload(n));
+        assert_eq!(member[8..16], *b"\r\0\0\0\0\0\0\0");
+        write(
+            &mut stage.redis,
+            queue,
+            &(base + ms).to_string(),
+            &member,
+            true,
+        );
+        if n == 0 {
+            call(
+                &mut stage.redis,
+                &["PUBLISH", &keys(queue).channel, &(base + ms).to_string()],
+            );
+        }
+    }
+    for (n, (_, ms)) in TRACE.into_iter().enumerate() {
+        let payload = String::from_utf8(trace_payload(n)).unwrap();
+        take_due(&mut stage.redis, queue, &payload, base + ms);
+    }
+    assert_eq!(shared_keys(&mut stage.redis), [""; 0]);
+}
+
+#[test]
+fn offers_are_written_as_redisson_writes_them() {
+    let config = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(
+        &config,
+        "[[queues]]\nname = \"dest_queue1\"\nformat = \"legacy\"\n",
+    )
+    .unwrap();
+    let mut stage = Stage::new(&[]);
+    stage.broker = crate::support::broker::Broker::with_args(
+        &[
+            "--redis",
+            &stage.url,
+            "--config",
+            config.path().to_str().unwrap(),
+        ],
+        &[],
+    );
+    let mut client = stage.broker.client();
+    let other = |stage: &Stage| Client::connect(stage.url[8..].split('/').next().unwrap()).unwrap();
+    for (queue, is_legacy) in [("dest_queue1", true), ("dest_queue2", false)] {
+        let mut listener = Listener::new(other(&stage), other(&stage), queue);
+        let before = time_us(&mut stage.redis) / 1_000;
+        let mut wanted = Vec::new();
+        for n in 0..5 {
+            let args: [&[u8]; 4] = [b"DQ.OFFER", queue.as_bytes(), b"13s", &trace_payload(n)];
+            let id = client.call(&args).unwrap().text();
+            let bytes: [u8; 8] = bytes_of(&id).try_into().unwrap();
+            let pack = if is_legacy { legacy } else { modern };
+            wanted.push((
+                Bytes(pack(bytes, &trace_payload(n))),
+                due_of(&id).to_string(),
+            ));
+        }
+        let after = time_us(&mut stage.redis).div_ceil(1_000);
+        let due: Vec<u64> = wanted.iter().map(|(_, due)| due.parse().unwrap()).collect();
+        assert!(
+            due[0] >= before + 13_000 && due[4] <= after + 13_000,
+            "{before} {due:?} {after}"
+        );
+        assert_eq!(
+            listener.heard(),
+            [wanted[0].1.clone()],
+            "only the first was the head"
+        );
+
+        let stored = dump(&mut stage.redis);
+        let at = |key: &str| stored.get(&Bytes(key.as_bytes().to_vec())).cloned();
+        let names = keys(queue);
+        let members: Vec<Bytes> = wanted.iter().map(|(member, _)| member.clone()).collect();
+        assert_eq!(at(&names.list), Some(Stored::List(members)));
+        assert_eq!(at(&names.timeout), Some(Stored::Zset(wanted)));
+        assert_eq!(at(queue), None);
+    }
+    let names = [keys("dest_queue1"), keys("dest_queue2")];
+    let all = names
+        .iter()
+        .flat_map(|keys| [keys.list.clone(), keys.timeout.clone()])
+        .collect();
+    assert_eq!(shared_keys(&mut stage.redis), crate::stage::sorted(all));
+}
+
+/// Each row: a command, with `$` for the base time, and what is published by it.
+const PUBLISH_RULE: &[(&str, Option<u64>)] = &[
+    ("DQ.OFFER publish AT $1000 first", Some(1_000)),
+    ("DQ.OFFER publish AT $2000 later", None),
+    ("DQ.OFFER publish AT $500 earlier NAME c", Some(500)),
+    ("DQ.OFFER publish AT $500 equal-but-behind NAME d", None),
+    ("DQ.RESCHEDULE publish c AT $3000", None),
+    ("DQ.RESCHEDULE publish d AT $400", Some(400)),
+    ("DQ.RESCHEDULE publish nobody AT $100", None),
+    ("DQ.OFFER publish AT $300 named NAME n", Some(300)),
+    ("DQ.OFFER publish AT $600 replaced NAME n", None),
+    ("DQ.OFFER publish AT $200 replaced NAME n", Some(200)),
+    ("DQ.OFFER publish AT $100 forbidden NAME n NX", None),
+    ("DQ.CANCEL publish n", None),
+    ("DQ.MOFFER publish 1d a 2d b", None),
+    ("DQ.REMOVE publish first", None),
+    ("DQ.PAUSE publish", None),
+    ("DQ.RESUME publish", None),
+];
+
+#[test]
+fn a_new_head_is_published_and_nothing_else() {
+    let mut stage = Stage::new(&[]);
+    let mut client = stage.broker.client();
+    let address = stage.url[8..].split('/').next().unwrap().to_owned();
+    let connect = || Client::connect(&address).unwrap();
+    let mut listener = Listener::new(connect(), connect(), "publish");
+    let base = time_us(&mut stage.redis) / 1_000 + 3_600_000;
+    for (command, published) in PUBLISH_RULE {
+        let words: Vec<String> = command
+            .split(' ')
+            .map(|word| match word.strip_prefix('$') {
+                Some(ms) => (base + ms.parse::<u64>().unwrap()).to_string(),
+                None => word.to_owned(),
+            })
+            .collect();
+        let reply = client.call(&words).unwrap();
+        assert!(!matches!(reply, Value::Error(_)), "{command}: {reply:?}");
+        let wanted: Vec<String> = published.iter().map(|ms| (base + ms).to_string()).collect();
+        assert_eq!(listener.heard(), wanted, "{command}");
+    }
+    // DQ.FIRE publishes the time that it made up, and the message comes.
+    let before = time_us(&mut stage.redis) / 1_000;
+    assert_eq!(say(&mut client, "DQ.FIRE publish c"), Value::Int(1));
+    let heard = listener.heard();
+    let fired: u64 = heard[0].parse().unwrap();
+    assert!(heard.len() == 1 && fired >= before, "{heard:?}");
+    take_due(&mut stage.redis, "publish", "earlier", fired);
+    assert_eq!(listener.heard(), [""; 0], "a delivery publishes nothing");
+}
+
+#[test]
+fn names_with_braces_have_the_keys_of_redisson() {
+    let mut stage = Stage::new(&[]);
+    let mut client = stage.broker.client();
+    for (queue, suffix) in [
+        ("plain", "{plain}"),
+        ("x{a}y", "x{a}y"),
+        ("{b}", "{b}"),
+        ("c{", "c{"),
+    ] {
+        offer(&mut client, &[queue, "1h", "later"]);
+        for prefix in ["redisson_delay_queue_timeout", "redisson_delay_queue"] {
+            let key = format!("{prefix}:{suffix}");
+            assert_eq!(
+                call(&mut stage.redis, &["EXISTS", &key]),
+                Value::Int(1),
+                "{key}"
+            );
+        }
+        let id = offer(&mut client, &[queue, "50", "soon"]);
+        take_due(&mut stage.redis, queue, "soon", due_of(&id));
+    }
+    // Two queues with one set of keys: the second is refused, and told of the first.
+    for (second, first) in [("{plain}", "plain"), ("b", "{b}")] {
+        for command in [
+            "DQ.OFFER $ 0 m",
+            "DQ.CLEAR $",
+            "DQ.SIZE $",
+            "DQ.REMOVE $ m",
+            "DQ.POLL $",
+        ] {
+            let reply = say(&mut client, &command.replace('$', second)).text();
+            assert!(
+                reply.starts_with("BADQUEUE ") && reply.contains(first),
+                "{command}: {reply}"
+            );
+        }
+        assert_eq!(call(&mut client, &["DQ.SIZE", first]), Value::Int(1));
+    }
+    // A crash later the recorded name counts, and not the guess that `{b}` means the queue `b`.
+    let id = offer(&mut client, &["{b}", "800", "after the crash"]);
+    stage.replace_broker(&[]);
+    take_due(&mut stage.redis, "{b}", "after the crash", due_of(&id));
+}
+
+#[test]
+fn a_member_that_cannot_be_read_harms_nobody() {
+    let mut stage = Stage::new(&[]);
+    let mut client = stage.broker.client();
+    let queue = "poisoned";
+    let due = (time_us(&mut stage.redis) / 1_000 + 400).to_string();
+    let mut wanted = Vec::new();
+    for n in 0..9_u8 {
+        let payload = format!("message-{n}");
+        let member = match n % 3 {
+            0 => modern([n, 1, 1, 1, 1, 1, 1, 1], payload.as_bytes()),
+            // First byte 8: a legacy member that could be taken for a modern one.
+            1 => legacy([8, n, 0, 0, 0, 0, 0, 0], payload.as_bytes()),
+            _ => {
+                write(
+                    &mut stage.redis,
+                    queue,
+                    &due,
+                    &[n, b'p', b'o', b'i', b's'],
+                    true,
+                );
+                continue;
+            }
+        };
+        write(&mut stage.redis, queue, &due, &member, true);
+        wanted.push(payload);
+    }
+    call(&mut stage.redis, &["PUBLISH", &keys(queue).channel, &due]);
+    let came = delivered(&mut stage.redis, queue, 6, SOON);
+    assert_eq!(crate::stage::sorted(came), wanted);
+    let quarantined = "delay_broker_messages_quarantined_total{queue=\"poisoned\"}";
+    assert_eq!(metric(&stage.broker, quarantined), 3.0);
+    let log = stage.broker.log();
+    assert!(log.contains("quarantine") && log.contains(queue), "{log}");
+    assert_eq!(shared_keys(&mut stage.redis), [queue]);
+
+    let rows = say(&mut client, "DQ.QUARANTINE poisoned LIST");
+    let members: Vec<Vec<u8>> = rows
+        .elements()
+        .iter()
+        .map(|row| field_of(row, "member").unwrap().bytes())
+        .collect();
+    assert_eq!(members, [b"\x02pois", b"\x05pois", b"\x08pois"]);
+    assert_eq!(field_of(&rows.elements()[0], "due").unwrap().text(), due);
+    // Restored it is pending again, due and still unreadable: back to quarantine.
+    assert_eq!(
+        say(&mut client, "DQ.QUARANTINE poisoned RESTORE \x02pois"),
+        Value::Int(1)
+    );
+    eventually("it is put aside again", SOON, || {
+        (metric(&stage.broker, quarantined) == 4.0).then_some(())
+    });
+    assert_eq!(
+        say(&mut client, "DQ.QUARANTINE poisoned DROP \x05pois"),
+        Value::Int(1)
+    );
+    assert_eq!(
+        say(&mut client, "DQ.QUARANTINE poisoned DROP"),
+        Value::Int(2)
+    );
+    assert_eq!(
+        say(&mut client, "DQ.QUARANTINE poisoned LIST"),
+        Value::Array(Vec::new())
+    );
+    assert_eq!(list(&mut stage.redis, queue).len(), 6, "nothing came twice");
+    // One that a reader understands by now goes its way.
+    let id = [1; 8];
+    let quarantine = foreign::keys(queue)
+        .timeout
+        .replace("redisson_delay_queue_timeout", "delay_broker_quarantine");
+    let member = modern(id, b"readable");
+    stage
+        .redis
+        .call(&[b"ZADD", quarantine.as_bytes(), b"5", &member[..]])
+        .unwrap();
+    assert_eq!(
+        say(&mut client, "DQ.QUARANTINE poisoned RESTORE"),
+        Value::Int(1)
+    );
+    assert_eq!(delivered(&mut stage.redis, queue, 7, SOON)[6], "readable");
+}

@@ -1,0 +1,30 @@
+//! What only time and several processes show: the real program between clients and a real Redis.
+//!
+//! Nothing here waits for a fixed time: a test polls for what must come, with a deadline, or blocks
+//! on a list. "On time" leaves a second to a machine that is busy with other things; where a
+//! wake-up by publication is meant, the safety scan is set far apart, so that it cannot help.
+//! Every message that a test takes is checked against Redis's clock: never early. A test that
+//! kills, stops or flushes a Redis has one of its own; the others share a server, each with its
+//! own database and queue names (channels know no databases).
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod foreign;
+mod proxy;
+mod server;
+mod stage;
+
+mod commands;
+mod due;
+mod facts;
+mod layout;
+mod model;
+mod pause;
+mod restart;
+mod settle;
+mod share;
+mod stop;
+mod wakeups;
