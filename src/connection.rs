@@ -183,6 +183,7 @@ impl Connection {
             };
             let call = self.call.as_mut().filter(|_| self.pending.is_empty());
             let room = self.waits == Waits::Room;
+            let writes = !self.output.bytes.is_empty();
             // Each arm is safe to cancel: what was read or written is in the buffers, and calls
             // and tickets go on where they were.
             tokio::select! {
@@ -192,7 +193,7 @@ impl Connection {
                 reply = answered(call) => self.called(&reply),
                 () = stored(offered) => self.progress = Instant::now(),
                 () = self.broker.offers().room(), if room => self.waits = Waits::Bytes,
-                wrote = to.write_buf(&mut self.output.bytes), if !self.output.bytes.is_empty() => match wrote {
+                wrote = to.write_buf(&mut self.output.bytes), if writes => match wrote {
                     Ok(bytes) if bytes > 0 => self.progress = Instant::now(),
                     _ => return,
                 },

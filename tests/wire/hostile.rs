@@ -1,9 +1,10 @@
 //! Clients that mean harm, or might as well: the others are served meanwhile, memory is bounded,
 //! and nothing stops the broker.
 
-use crate::peer::{Peer, Place, WITHIN, shared};
+use crate::peer::{Peer, Place, shared};
 use crate::support::broker::{Broker, signal};
 use crate::support::redis::Redis;
+use crate::support::wait::{WITHIN, all_the_time, eventually};
 use std::time::{Duration, Instant};
 
 const MIB: u64 = 1024 * 1024;
@@ -123,20 +124,14 @@ fn never_reads() {
     }
     others_are_served(&place);
     // It is gone when the timeout is over.
-    let deadline = Instant::now() + WITHIN;
     let mut other = place.peer();
-    loop {
+    let connected = || {
         other.sends("CLIENT LIST\r\n");
-        if other.gets("$«int»\r\n«lines»\n\r\n")[1]
+        other.gets("$«int»\r\n«lines»\n\r\n")[1]
             .matches("id=")
             .count()
-            == 1
-        {
-            break;
-        }
-        assert!(Instant::now() < deadline, "still connected");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    };
+    eventually(connected, |connected| *connected == 1);
     greedy.leave();
 }
 
@@ -158,12 +153,8 @@ fn replies_behind_an_offer() {
     .concat();
     (0..200).for_each(|_| bytes.extend(echo.as_bytes()));
     let sending = greedy.sends_beside(bytes);
-    let watched = Instant::now();
-    while watched.elapsed() < Duration::from_millis(500) {
-        let used = broker.resident_bytes().saturating_sub(before);
-        assert!(used < 32 * MIB, "{used} bytes of replies");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let used = || broker.resident_bytes().saturating_sub(before);
+    all_the_time(Duration::from_millis(500), used, |used| *used < 32 * MIB);
     signal(pid, "CONT");
     greedy.gets("$30\r\n«id»\r\n");
     let reply = ["$1000000\r\n", &"x".repeat(1_000_000), "\r\n"].concat();
@@ -234,7 +225,7 @@ fn noise() {
         let noise: String = (0..1 + random(40))
             .map(|_| WORDS[random(WORDS.len())])
             .collect();
-        println!("{}", noise.escape_debug());
+        eprintln!("{}", noise.escape_debug());
         peer.tries_to_send(&noise);
         peer.sends_end();
         let answer = String::from_utf8_lossy(&peer.gets_until_end()).into_owned();
