@@ -145,12 +145,14 @@ impl Broker {
         };
         let store = Store::start(&context, limits, &token)?;
         let subscription = Rc::new(Subscription::start(&context)?);
-        let host = Host::new(store.clone(), metrics.clone(), host_limits(&config));
         let formats: HashMap<Bytes, &'static str> = config
             .queues
             .iter()
             .map(|queue| (Bytes::from(queue.name.clone()), word(queue.format)))
             .collect();
+        let configured = formats.keys().cloned().collect();
+        let limits = host_limits(&config);
+        let host = Host::new(store.clone(), metrics.clone(), limits, configured);
         let ids = Rc::new(Snowflake::default());
         let offers = Rc::new(Offers::new(
             store.clone(),

@@ -73,11 +73,6 @@ impl Clock {
         Sampled::Kept
     }
 
-    /// Forgets the estimate: another server may answer now.
-    pub fn reset(&self) {
-        self.estimate.set(None);
-    }
-
     /// Redis's time now. Before the first sample it is the local time of day, which only the first
     /// wait of a queue can notice: a transfer that comes early moves nothing.
     pub fn now_us(&self) -> u64 {

@@ -84,6 +84,8 @@ pub struct Connection {
     reader: RequestReader,
     input: BytesMut,
     pending: VecDeque<Pending>,
+    /// Of the encoded replies among them.
+    pending_bytes: usize,
     call: Option<Call>,
     output: BytesMut,
     waits: Waits,
@@ -109,6 +111,7 @@ impl Connection {
             session,
             input: BytesMut::new(),
             pending: VecDeque::new(),
+            pending_bytes: 0,
             call: None,
             output: BytesMut::new(),
             waits: Waits::Bytes,
@@ -155,16 +158,17 @@ impl Connection {
                 Some(Pending::Offered { ticket, .. }) => Some(ticket),
                 Some(Pending::Encoded(_)) | None => None,
             };
+            let deadline = self.deadline(reads);
             let call = self.call.as_mut().filter(|_| self.pending.is_empty());
             let room = self.waits == Waits::Room;
-            let deadline = deadline(&self.limits, self.progress, &self.output, &self.input);
             // Each arm is safe to cancel: what was read or written is in the buffers, and calls
             // and tickets go on where they were.
             tokio::select! {
                 biased;
-                () = client.killed() => return,
+                // Who ends itself is answered first.
+                () = client.killed(), if self.waits != Waits::End => return,
                 reply = answered(call) => self.called(&reply),
-                () = stored(offered) => {}
+                () = stored(offered) => self.progress = Instant::now(),
                 () = self.broker.offers().room(), if room => self.waits = Waits::Bytes,
                 wrote = to.write_buf(&mut self.output), if !self.output.is_empty() => match wrote {
                     Ok(bytes) if bytes > 0 => self.progress = Instant::now(),
@@ -190,7 +194,7 @@ impl Connection {
     }
 
     fn takes_more(&self) -> bool {
-        self.pending.len() < PENDING_MAX && self.output.len() < OUTPUT_HIGH
+        self.pending.len() < PENDING_MAX && self.output.len() + self.pending_bytes < OUTPUT_HIGH
     }
 
     /// Runs every whole request of the read buffer, until something has to be waited for.
@@ -264,6 +268,7 @@ impl Connection {
         } else {
             let mut encoded = BytesMut::new();
             reply.encode(protocol, &mut encoded);
+            self.pending_bytes += encoded.len();
             self.pending.push_back(Pending::Encoded(encoded.freeze()));
         }
     }
@@ -272,7 +277,10 @@ impl Connection {
     fn collect(&mut self) {
         while let Some(front) = self.pending.front() {
             match front {
-                Pending::Encoded(bytes) => self.output.put_slice(bytes),
+                Pending::Encoded(bytes) => {
+                    self.pending_bytes -= bytes.len();
+                    self.output.put_slice(bytes);
+                }
                 Pending::Offered {
                     ticket,
                     form,
@@ -290,26 +298,25 @@ impl Connection {
         }
     }
 
+    /// When the connection is cut off if no byte moves: a client that does not take its replies, or
+    /// leaves a large request unfinished, or is idle longer than it may be. While it waits for us
+    /// it is none of these.
+    fn deadline(&self, reads: bool) -> Option<Instant> {
+        let owes = !self.pending.is_empty() || self.call.is_some();
+        if !self.output.is_empty() || (reads && self.input.len() >= PARTIAL_LARGE) {
+            return Some(self.progress + self.limits.stall_timeout);
+        }
+        let idle = self.limits.idle_timeout.filter(|_| !owes)?;
+        Some(self.progress + idle)
+    }
+
     fn called(&mut self, reply: &Reply) {
+        self.progress = Instant::now();
         if let Some((_, protocol, place)) = self.call.take() {
             self.counts.count(place, reply);
             reply.encode(protocol, &mut self.output);
         }
     }
-}
-
-/// When the connection is cut off if no byte moves: a client that does not take its replies, or
-/// leaves a large request unfinished, or is idle longer than it may be.
-fn deadline(
-    limits: &Limits,
-    progress: Instant,
-    output: &BytesMut,
-    input: &BytesMut,
-) -> Option<Instant> {
-    if !output.is_empty() || input.len() >= PARTIAL_LARGE {
-        return Some(progress + limits.stall_timeout);
-    }
-    limits.idle_timeout.map(|idle| progress + idle)
 }
 
 /// The reply of the call under way; never, if there is none.

@@ -7,7 +7,7 @@
 //! 0.04 ms late in the median where the runtime's own timer is a millisecond late.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
@@ -41,8 +41,9 @@ pub struct Limits {
     pub queues_max: usize,
 }
 
-/// A transfer starts with this many messages and doubles while it stays well below its time.
-const TRANSFER_MESSAGES_MIN: u64 = 32;
+/// A transfer starts with this many messages, doubles while it stays well below its time, and is
+/// never made smaller: from here on its time is that of the pass over the list.
+const TRANSFER_MESSAGES_MIN: u64 = 100;
 
 /// One queue that the broker serves.
 struct Served {
@@ -52,7 +53,7 @@ struct Served {
     metrics: Arc<QueueMetrics>,
     /// How many messages the next transfer may move.
     messages_max: u64,
-    /// The last failure that was logged, so that each change is one line.
+    /// What keeps the queue from being delivered, as logged: one line at each change.
     trouble: Option<String>,
 }
 
@@ -82,11 +83,20 @@ pub struct Host {
     empty: RefCell<BTreeSet<usize>>,
     /// Queues that are new: to be noted in the registry.
     begun: RefCell<Vec<Bytes>>,
+    /// Names of the configuration, which do not give way to what Redis has recorded.
+    configured: HashSet<Bytes>,
+    /// Whether it was said that there are too many queues.
+    full: Cell<bool>,
     me: Weak<Host>,
 }
 
 impl Host {
-    pub fn new(store: Rc<Store>, metrics: Metrics, limits: Limits) -> Rc<Self> {
+    pub fn new(
+        store: Rc<Store>,
+        metrics: Metrics,
+        limits: Limits,
+        configured: HashSet<Bytes>,
+    ) -> Rc<Self> {
         let clock = store.clock.clone();
         let state = State {
             loops: Vec::new(),
@@ -109,6 +119,8 @@ impl Host {
             stopping: Cell::new(false),
             empty: RefCell::default(),
             begun: RefCell::default(),
+            configured,
+            full: Cell::new(false),
             me: me.clone(),
         })
     }
@@ -268,6 +280,7 @@ impl Host {
             return;
         };
         state.by_suffix.remove(&ended.suffix);
+        self.full.set(false);
         state.free.push(index);
         self.metrics.set_known_queues(state.by_suffix.len());
     }
@@ -285,11 +298,10 @@ impl Host {
             return Some(index);
         }
         if state.by_suffix.len() >= self.limits.queues_max {
-            tracing::error!(
-                queue = %queue.escape_ascii(),
-                max = self.limits.queues_max,
-                "limits.queues_max queues are served already; this one is not delivered"
-            );
+            if !self.full.replace(true) {
+                let (queue, max) = (queue.escape_ascii(), self.limits.queues_max);
+                tracing::error!(%queue, max, "limits.queues_max is reached: no more are served");
+            }
             return None;
         }
         let served = Served {
@@ -384,10 +396,7 @@ impl Host {
             };
             match result {
                 Ok(done) => {
-                    if let Some(trouble) = served.trouble.take() {
-                        let queue = served.name().escape_ascii();
-                        tracing::info!(%queue, trouble, "delivery goes on");
-                    }
+                    served.troubled(done.trouble());
                     served.delivered(&done, took_us, self.limits);
                     done.event()
                 }
@@ -395,7 +404,7 @@ impl Host {
                     if let StoreError::BadQueue { owner } = &error {
                         rename = Some(Bytes::copy_from_slice(owner));
                     }
-                    served.failed(&error);
+                    served.troubled(Some(error.to_string()));
                     Event::Failed
                 }
             }
@@ -422,7 +431,10 @@ impl Host {
     fn may_rename(&self, index: usize) -> bool {
         let state = self.state.borrow();
         let served = state.loops.get(index).and_then(Option::as_ref);
-        served.is_some_and(|served| keys::guess(&served.suffix) == &served.name()[..])
+        served.is_some_and(|served| {
+            let guessed = keys::guess(&served.suffix) == &served.name()[..];
+            guessed && !self.configured.contains(served.name())
+        })
     }
 
     fn index(&self, suffix: &[u8]) -> Option<usize> {
@@ -554,17 +566,27 @@ impl Served {
         }
     }
 
-    fn failed(&mut self, error: &StoreError) {
-        let text = error.to_string();
-        if self.trouble.as_ref() != Some(&text) {
-            let queue = self.name().escape_ascii();
-            tracing::warn!(%queue, error = text, "delivery of this queue waits");
-            self.trouble = Some(text);
+    /// Says when what keeps the queue from being delivered changes.
+    fn troubled(&mut self, trouble: Option<String>) {
+        if self.trouble == trouble {
+            return;
         }
+        let queue = self.name().escape_ascii();
+        match &trouble {
+            Some(trouble) => tracing::warn!(%queue, trouble, "delivery of this queue waits"),
+            None => tracing::info!(%queue, "delivery of this queue goes on"),
+        }
+        self.trouble = trouble;
     }
 }
 
 impl Transferred {
+    /// A head that no timer can wait for is said once; it stays pending.
+    fn trouble(&self) -> Option<String> {
+        let never = moment(&self.next).is_some_and(|next| next >= SCORE_END);
+        never.then(|| format!("the score of the head, {}, is no time in ms", self.next))
+    }
+
     fn event(&self) -> Event {
         match self.paused_until {
             Some(until) => Event::Paused {

@@ -68,7 +68,7 @@ impl Store {
         ];
         let answer = self
             .transfers
-            .eval(&TRANSFER, &keys, args)
+            .eval(&TRANSFER, &keys, &args)
             .await
             .map_err(broken)?;
         let mut answer = answer.served()?;

@@ -62,9 +62,7 @@ impl Lane {
         args: Vec<Bytes>,
     ) -> Result<Answer, StoreError> {
         let deadline = Instant::now() + self.limits.call_timeout;
-        let mut all_keys = Vec::with_capacity(keys.len() + 1);
-        all_keys.push(self.key.clone());
-        all_keys.extend(keys);
+        let all_keys: Vec<Bytes> = std::iter::once(self.key.clone()).chain(keys).collect();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if !self.link.wait_up(left).await {
@@ -73,8 +71,8 @@ impl Lane {
             self.number.set(self.number.get() + 1);
             let valid_until = self.clock.now_us() / 1_000 + left.as_millis() as u64 + 1;
             let guard = [number(self.number.get()), number(valid_until)];
-            let full = guard.into_iter().chain(args.iter().cloned());
-            let (answer, why) = match self.link.eval(script, &all_keys, full).await {
+            let full: Vec<Bytes> = guard.into_iter().chain(args.iter().cloned()).collect();
+            let (answer, why) = match self.link.eval(script, &all_keys, &full).await {
                 Ok(answer) => (Some(answer), String::new()),
                 Err(LinkError::Refused(text)) => return Err(refused(&text)),
                 Err(LinkError::NotSent(text)) => (None, text),
@@ -114,7 +112,7 @@ impl Lane {
             let keys = std::slice::from_ref(&self.key);
             match self
                 .link
-                .eval(&SETTLE, keys, [number(self.number.get())])
+                .eval(&SETTLE, keys, &[number(self.number.get())])
                 .await
             {
                 Ok(answer) if answer.status == "APPLIED" => return self.replayed(answer),

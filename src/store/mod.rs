@@ -197,7 +197,7 @@ impl Store {
         loop {
             let left = deadline.saturating_duration_since(tokio::time::Instant::now());
             self.calls.wait_up(left).await;
-            match self.calls.eval(script, keys, args.iter().cloned()).await {
+            match self.calls.eval(script, keys, &args).await {
                 Ok(answer) => return answer.served(),
                 Err(LinkError::Refused(text)) => return Err(refused(&text)),
                 Err(LinkError::NotSent(text) | LinkError::Broken(text)) => {

@@ -165,19 +165,21 @@ impl Link {
         &self,
         script: &'static Script,
         keys: &[Bytes],
-        args: impl IntoIterator<Item = Bytes>,
+        args: &[Bytes],
     ) -> Result<Answer, LinkError> {
-        let mut values: Vec<Value> = Vec::with_capacity(keys.len() + 8);
-        values.push(Value::String(script.sha().into()));
-        values.push(Value::Integer(keys.len() as i64));
-        values.extend(keys.iter().cloned().map(Value::Bytes));
-        values.extend(args.into_iter().map(Value::Bytes));
+        let values = || {
+            let mut values: Vec<Value> = Vec::with_capacity(keys.len() + args.len() + 2);
+            values.push(Value::String(script.sha().into()));
+            values.push(Value::Integer(keys.len() as i64));
+            values.extend(keys.iter().chain(args).cloned().map(Value::Bytes));
+            values
+        };
         let sent = monotonic_us();
-        let reply = match self.send("EVALSHA", values.clone()).await {
+        let reply = match self.send("EVALSHA", values()).await {
             Err(LinkError::Refused(text)) if text.starts_with("NOSCRIPT") => {
                 self.send("SCRIPT", vec!["LOAD".into(), script.source.into()])
                     .await?;
-                self.send("EVALSHA", values).await
+                self.send("EVALSHA", values()).await
             }
             reply => reply,
         };

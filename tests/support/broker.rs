@@ -41,10 +41,21 @@ impl Broker {
 
     /// The same with other flags; without `--redis` it manages a Redis of its own.
     pub fn with_args(args: &[&str], settings: &[(&str, &str)]) -> Broker {
-        let dir = tempfile::Builder::new().prefix("broker-").tempdir().unwrap().keep();
+        let dir = tempfile::Builder::new()
+            .prefix("broker-")
+            .tempdir()
+            .unwrap()
+            .keep();
         let log = File::create(dir.join("log")).unwrap();
         let mut child = Command::new(PROGRAM)
-            .args(["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--log", "warn"])
+            .args([
+                "--listen",
+                "127.0.0.1:0",
+                "--http",
+                "127.0.0.1:0",
+                "--log",
+                "warn",
+            ])
             .args(args)
             .envs(settings.iter().map(|(key, value)| (variable(key), value)))
             .stdin(Stdio::null())
@@ -61,11 +72,18 @@ impl Broker {
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut broker = Broker { child, watchdog, dir, ready: String::new() };
+        let mut broker = Broker {
+            child,
+            watchdog,
+            dir,
+            ready: String::new(),
+        };
         let (sender, receiver) = mpsc::channel();
         // Reads to the end, so that the broker never writes to a closed pipe.
         std::thread::spawn(move || {
-            lines.map_while(Result::ok).for_each(|line| drop(sender.send(line)));
+            lines
+                .map_while(Result::ok)
+                .for_each(|line| drop(sender.send(line)));
         });
         match receiver.recv_timeout(READY_WITHIN) {
             Ok(line) => broker.ready = line,
@@ -114,7 +132,11 @@ impl Broker {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status;
             }
-            assert!(Instant::now() < deadline, "still running; its log:\n{}", self.log());
+            assert!(
+                Instant::now() < deadline,
+                "still running; its log:\n{}",
+                self.log()
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -132,8 +154,16 @@ impl Broker {
     /// Memory that it has in use, as the kernel counts it.
     pub fn resident_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-        line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1024
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .unwrap();
+        line.trim()
+            .strip_suffix(" kB")
+            .unwrap()
+            .parse::<u64>()
+            .unwrap()
+            * 1024
     }
 }
 
@@ -152,7 +182,10 @@ impl Drop for Broker {
 
 /// Sends a signal by name to one process.
 pub fn signal(pid: u32, name: &str) {
-    let sent = Command::new("kill").args(["-s", name, &pid.to_string()]).status().unwrap();
+    let sent = Command::new("kill")
+        .args(["-s", name, &pid.to_string()])
+        .status()
+        .unwrap();
     assert!(sent.success(), "kill -s {name} {pid}");
 }
 

@@ -1,0 +1,179 @@
+//! Clients that mean harm, or might as well: the others are served meanwhile, memory is bounded,
+//! and nothing stops the broker.
+
+use crate::peer::{Peer, Place, WITHIN, shared};
+use std::time::{Duration, Instant};
+
+const MIB: u64 = 1024 * 1024;
+
+/// Another client gets its answers at once.
+fn others_are_served(place: &Place) {
+    let mut other = place.peer();
+    let asked = Instant::now();
+    other.sends("DQ.OFFER «q» 1h a\r\nDQ.SIZE «q»\r\n");
+    other.gets("$30\r\n«id»\r\n:1\r\n");
+    assert!(
+        asked.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        asked.elapsed()
+    );
+}
+
+/// Handed to a recursive decoder, this ends the process.
+#[test]
+fn nested_arrays() {
+    let mut peer = shared().peer();
+    peer.tries_to_send("*1\r\n".repeat(10_000));
+    assert_eq!(
+        peer.gets_until_end(),
+        b"-ERR Protocol error: expected '$', got '*'\r\n"
+    );
+    others_are_served(shared());
+}
+
+#[test]
+fn half_a_command() {
+    let halves = [
+        "*",
+        "*4",
+        "*4\r",
+        "*4\r\n",
+        "*4\r\n$",
+        "*4\r\n$8",
+        "*4\r\n$8\r\nDQ.OF",
+        "*4\r\n$8\r\nDQ.OFFER\r\n$5\r\n",
+        "*2\r\n$4\r\nPING\r\n$41943000\r\nx",
+        "DQ.OFFER q",
+        "\"",
+    ];
+    let waiting: Vec<Peer> = halves
+        .iter()
+        .map(|half| {
+            let mut peer = shared().peer();
+            peer.sends(half);
+            peer
+        })
+        .collect();
+    others_are_served(shared());
+    // One that goes on is served, too.
+    for (half, mut peer) in halves.iter().zip(waiting) {
+        if *half == "*4\r\n$8\r\nDQ.OF" {
+            peer.sends("FER\r\n$5\r\n«q»\r\n$2\r\n1h\r\n$1\r\na\r\n");
+            peer.gets("$30\r\n«id»\r\n");
+        } else {
+            peer.leave();
+        }
+    }
+}
+
+/// A large request that is announced and not sent costs nothing, and ends after the stall timeout.
+#[test]
+fn announced_and_not_sent() {
+    let place = Place::spawn(&[("server.stall_timeout_s", "1")]);
+    let before = place.broker.resident_bytes();
+    let mut peers: Vec<Peer> = (0..20).map(|_| place.peer()).collect();
+    for peer in &mut peers {
+        peer.sends("*2\r\n$4\r\nECHO\r\n$41000000\r\n");
+        peer.sends("x".repeat(100_000));
+    }
+    others_are_served(&place);
+    let used = place.broker.resident_bytes().saturating_sub(before);
+    assert!(used < 32 * MIB, "{used} bytes for 2 MB");
+    for peer in &mut peers {
+        assert!(peer.gets_until_end().is_empty());
+    }
+}
+
+/// Replies that nobody reads are bounded, and their connection is cut off in the end.
+#[test]
+fn never_reads() {
+    let place = Place::spawn(&[("server.stall_timeout_s", "1")]);
+    let before = place.broker.resident_bytes();
+    let mut greedy = place.peer();
+    // A megabyte of COMMAND replies for each kilobyte asked.
+    let asked = Instant::now();
+    while greedy.tries_to_send("COMMAND\r\n".repeat(1_000)) && asked.elapsed() < WITHIN {
+        let used = place.broker.resident_bytes().saturating_sub(before);
+        assert!(used < 64 * MIB, "{used} bytes of replies");
+        others_are_served(&place);
+        if asked.elapsed() > Duration::from_millis(500) {
+            break;
+        }
+    }
+    others_are_served(&place);
+    // It is gone when the timeout is over.
+    let deadline = Instant::now() + WITHIN;
+    let mut other = place.peer();
+    loop {
+        other.sends("CLIENT LIST\r\n");
+        if other.gets("$«int»\r\n«lines»\n\r\n")[1]
+            .matches("id=")
+            .count()
+            == 1
+        {
+            break;
+        }
+        assert!(Instant::now() < deadline, "still connected");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    greedy.leave();
+}
+
+/// Announced within the limit or not, arguments in small pieces are read once each.
+#[test]
+fn many_arguments_in_small_pieces() {
+    let mut peer = shared().peer();
+    let mut taken = peer.tries_to_send("*50000\r\n");
+    let asked = Instant::now();
+    for _ in 0..100 {
+        taken = taken && peer.tries_to_send("$10\r\n0123456789\r\n".repeat(500));
+    }
+    assert_eq!(
+        peer.gets_until_end(),
+        b"-ERR Protocol error: invalid multibulk length\r\n"
+    );
+    // Where the limit allows so many, they are the messages of one command.
+    let place = Place::spawn(&[
+        ("limits.arguments_max", "60000"),
+        ("limits.moffer_messages_max", "29999"),
+    ]);
+    let mut peer = place.peer();
+    peer.sends("*50000\r\n$9\r\nDQ.MOFFER\r\n$5\r\n«q»\r\n");
+    for _ in 0..24_999 / 9 {
+        peer.sends("$2\r\n1h\r\n$1\r\na\r\n".repeat(9));
+    }
+    peer.sends("$2\r\n1h\r\n$1\r\na\r\n".repeat(24_999 % 9));
+    peer.gets("*24999\r\n");
+    peer.gets_ids(24_999);
+    others_are_served(&place);
+    assert!(asked.elapsed() < WITHIN, "{:?}", asked.elapsed());
+}
+
+/// A lock-step client beside one that floods.
+#[test]
+fn a_flood_starves_nobody() {
+    let place = Place::spawn(&[]);
+    std::thread::scope(|scope| {
+        let mut flood = place.peer();
+        let flooding = scope.spawn(move || {
+            for _ in 0..4 {
+                flood.sends("DQ.OFFER «q» 1h a\r\n".repeat(5_000));
+                flood.gets_ids(5_000);
+            }
+        });
+        while !flooding.is_finished() {
+            others_are_served(&place);
+        }
+    });
+}
+
+/// The rest of a connection that is reset in the middle of everything is nobody's trouble.
+#[test]
+fn leaves_in_the_middle() {
+    for _ in 0..20 {
+        let mut peer = shared().peer();
+        peer.sends("DQ.OFFER «q» 1h a\r\n".repeat(100) + "DQ.SIZE «q»\r\nDQ.PEEK «q»\r\n*1\r\n$4");
+        peer.leave();
+    }
+    others_are_served(shared());
+}

@@ -1,0 +1,32 @@
+//! The protocol as clients meet it: bytes typed by hand out, bytes in, to the real program on a
+//! real Redis.
+//!
+//! Each table is the documentation of its command. It is run step by step in RESP2 and in RESP3,
+//! then in one write, then in pieces of a few bytes (`peer.rs`), each time on a queue of its own;
+//! so tests share one broker and run beside one another. What needs other settings or a Redis that
+//! fails starts its own.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod peer;
+mod proxy;
+
+mod binary;
+mod change;
+mod client;
+mod deny;
+mod framing;
+mod handshake;
+mod hostile;
+mod introspect;
+mod look;
+mod offer;
+mod order;
+mod queues;
+mod take_out;
+mod unavailable;
+mod uncertain;
+mod wrong_type;

@@ -1,0 +1,90 @@
+//! Ten thousand commands in one write, replies in order; and what a command sees of those before it.
+
+use crate::peer::{check, shared};
+
+#[test]
+fn ten_thousand_offers() {
+    for mut peer in [shared().peer(), shared().peer3()] {
+        peer.sends("*4\r\n$8\r\nDQ.OFFER\r\n$5\r\n«q»\r\n$2\r\n1h\r\n$1\r\na\r\n".repeat(10_000));
+        let ids = peer.gets_ids(10_000);
+        // Of one due time, ids grow in the order of offering.
+        assert!(ids.is_sorted());
+        peer.sends("DQ.SIZE «q»\r\n");
+        peer.gets(":10000\r\n");
+    }
+}
+
+#[test]
+fn ten_thousand_of_all_kinds() {
+    let mut peer = shared().peer3();
+    let (mut sent, mut expected) = (String::new(), String::new());
+    for n in 0..2_000 {
+        sent += &format!(
+            "DQ.OFFER «q» 1h a\r\nPING {n}\r\nDQ.SIZE «q»\r\nDQ.OFFER «q» -1 a\r\nNOTHING {n}\r\n"
+        );
+        let width = n.to_string().len();
+        expected += &format!("${width}\r\n{n}\r\n:{}\r\n", n + 1);
+        expected += "-BADDELAY delay '-1' must not be negative (a moment in the past is given as AT time)\r\n";
+        expected +=
+            &format!("-ERR unknown command 'NOTHING', with args beginning with: '{n}' \r\n");
+    }
+    peer.sends(sent);
+    let mut rest = expected.as_str();
+    for _ in 0..2_000 {
+        peer.gets("$30\r\n«id»\r\n");
+        let (round, tail) = rest.split_at(rest.find("' \r\n").unwrap() + 4);
+        peer.gets_bytes(round.as_bytes());
+        rest = tail;
+    }
+}
+
+#[test]
+fn ten_thousand_pings_and_reads() {
+    let mut peer = shared().peer();
+    peer.sends("PING\r\nDQ.SIZE «q»\r\nDQ.GET «q» n\r\nECHO x\r\n\r\n".repeat(2_500));
+    peer.gets_bytes("+PONG\r\n:0\r\n$-1\r\n$1\r\nx\r\n".repeat(2_500).as_bytes());
+}
+
+/// Local commands, offers and calls do not pass one another.
+#[test]
+fn each_sees_all_before_it() {
+    check(&[(
+        "DQ.OFFER «q» 1h a\r\nDQ.SIZE «q»\r\nDQ.OFFER «q» 1h b NAME n\r\nDQ.CANCEL «q» n\r\nDQ.SIZE «q»\r\nPING\r\n\
+         DQ.MOFFER «q» 1h c 1h d\r\nDQ.CONTAINS «q» b d\r\nDQ.POLL «q»\r\nDQ.OFFER «q» 1h e\r\n\
+         DQ.REMOVE «q» e\r\nDQ.CLEAR «q»\r\nDQ.PAUSE «q»\r\nDQ.OFFER «q» 0 f NAME n NX\r\nDQ.SIZE «q»\r\n\
+         DQ.OFFER «q» 0 g NAME n NX\r\nDQ.RESCHEDULE «q» n AT 1999999999999\r\nDQ.GET «q» n\r\n",
+        "$30\r\n«id»\r\n:1\r\n$30\r\n«id»\r\n:1\r\n:1\r\n+PONG\r\n\
+         *2\r\n$30\r\n«id»\r\n$30\r\n«id»\r\n*2\r\n:0\r\n:1\r\n*3\r\n$1\r\na\r\n$1\r\nc\r\n$1\r\nd\r\n$30\r\n«id»\r\n\
+         :1\r\n:0\r\n+OK\r\n$30\r\n«id»\r\n:1\r\n\
+         «$-1|_»\r\n$30\r\n1999999999999-«hex»\r\n«*10|%5»\r\n«lines»modern\r\n",
+    )]);
+}
+
+/// Offers to many queues of one write, and what each of them holds then.
+#[test]
+fn many_queues_in_one_write() {
+    let mut peer = shared().peer();
+    let queues: Vec<String> = (0..300).map(|n| format!("«q»:{n}")).collect();
+    let each = |text: &str| {
+        queues
+            .iter()
+            .map(|queue| text.replace('@', queue))
+            .collect::<String>()
+    };
+    peer.sends(
+        each("DQ.OFFER @ 1h a\r\nDQ.OFFER @ 2h b\r\n") + &each("DQ.SIZE @\r\nDQ.POLL @\r\n"),
+    );
+    peer.gets_ids(600);
+    peer.gets_bytes(":2\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n".repeat(300).as_bytes());
+}
+
+/// Who reads slowly gets everything all the same.
+#[test]
+fn read_late() {
+    let mut peer = shared().peer();
+    let payload = "x".repeat(1_000);
+    // Three megabytes of replies: more than is kept ready at once.
+    let sending = peer.sends_beside(format!("ECHO {payload}\r\n").repeat(3_000).into_bytes());
+    peer.gets_bytes(format!("$1000\r\n{payload}\r\n").repeat(3_000).as_bytes());
+    sending.join().unwrap();
+}

@@ -1,0 +1,164 @@
+//! A link that breaks after a command was sent: it is found out what became of it, or UNCERTAIN says
+//! that it was not.
+
+use crate::peer::{Peer, WITHIN, eventually, fresh_queue};
+use crate::proxy::Proxy;
+use crate::support::broker::Broker;
+use crate::support::{redis, resp};
+
+/// A broker whose links can be made to fail, and the Redis behind them.
+struct Linked {
+    proxy: Proxy,
+    broker: Broker,
+    database: u32,
+}
+
+impl Linked {
+    fn start() -> Linked {
+        let database = redis::shared().fresh_database();
+        let proxy = Proxy::start(redis::shared().address());
+        let broker = Broker::spawn(
+            &proxy.url(database),
+            &[
+                ("redis.call_timeout_ms", "300"),
+                ("redis.settle_timeout_ms", "300"),
+                ("redis.connect_timeout_ms", "300"),
+            ],
+        );
+        Linked {
+            proxy,
+            broker,
+            database,
+        }
+    }
+
+    fn backing(&self) -> resp::Client {
+        redis::shared().client(self.database)
+    }
+
+    fn pending(&self, queue: &str) -> i64 {
+        let key = format!("redisson_delay_queue_timeout:{{{queue}}}");
+        self.backing().call(&["ZCARD", &key]).unwrap().int()
+    }
+}
+
+/// The link stays dead for longer than it may take to find out.
+#[test]
+fn not_settled() {
+    let linked = Linked::start();
+    let queue = fresh_queue();
+    let mut peers: Vec<Peer> = (0..13).map(|_| Peer::connect(&linked.broker)).collect();
+    for peer in &mut peers {
+        peer.queue.clone_from(&queue);
+    }
+    peers[0].sends("DQ.OFFER «q» 1h a NAME n\r\n");
+    peers[0].gets("$30\r\n«id»\r\n");
+    linked.proxy.swallow(true);
+    let writing = [
+        "DQ.OFFER «q» 1h b\r\n",
+        "DQ.MOFFER «q» 1h b 1h c\r\n",
+        "DQ.OFFER «q» 1h d NAME m\r\n",
+        "DQ.CANCEL «q» m\r\n",
+        "DQ.RESCHEDULE «q» n 2h\r\n",
+        "DQ.FIRE «q» m\r\n",
+        "DQ.PAUSE «q»\r\n",
+        "DQ.RESUME «q»\r\n",
+        "DQ.QUARANTINE «q» DROP\r\n",
+        "DQ.QUARANTINE «q» RESTORE\r\n",
+    ];
+    let reading = ["DQ.SIZE «q»\r\n", "DQ.GET «q» n\r\n", "TIME\r\n"];
+    for (peer, command) in peers.iter_mut().zip(writing.iter().chain(&reading)) {
+        println!("{}", command.escape_debug());
+        peer.sends(command);
+    }
+    for (peer, command) in peers.iter_mut().zip(writing.iter().chain(&reading)) {
+        println!("{}", command.escape_debug());
+        let code = if reading.contains(command) {
+            "UNAVAILABLE"
+        } else {
+            "UNCERTAIN"
+        };
+        peer.gets(&format!("-{code} «text»\r\n"));
+    }
+    // Here it was applied.
+    assert!(linked.pending(&queue) >= 3);
+    linked.proxy.swallow(false);
+    linked.proxy.cut();
+    let mut peer = Peer::connect(&linked.broker);
+    let offered = || {
+        peer.sends("DQ.OFFER «q» 1h e\r\n");
+        peer.gets("«text»\r\n«lines»").remove(0)
+    };
+    eventually(offered, |answer| !answer.starts_with('-'));
+    peer.gets("«text»\r\n");
+}
+
+/// The link breaks, another is made, and Redis says that the call was applied: the client gets the
+/// reply that was lost, and nothing is done twice.
+#[test]
+fn settled_as_applied() {
+    let linked = Linked::start();
+    let mut peer = Peer::connect(&linked.broker);
+    let queue = peer.queue.clone();
+    for (command, pending, reply) in [
+        ("DQ.OFFER «q» 1h a NAME n\r\n", 1, "$30\r\n«id»\r\n"),
+        (
+            "DQ.MOFFER «q» 1h b 1h c\r\n",
+            3,
+            "*2\r\n$30\r\n«id»\r\n$30\r\n«id»\r\n",
+        ),
+        ("DQ.CANCEL «q» n\r\n", 2, ":1\r\n"),
+        // At most once: what was taken is gone, and the client is told.
+        (
+            "DQ.POLL «q» COUNT 1\r\n",
+            1,
+            "-UNCERTAIN the messages were taken, but «text»\r\n",
+        ),
+        ("DQ.CLEAR «q»\r\n", 0, ":1\r\n"),
+    ] {
+        println!("{}", command.escape_debug());
+        // All links are up before one breaks.
+        eventually(
+            || metric(&linked.broker, "delay_broker_redis_link_up"),
+            |up| up.iter().all(|up| up == "1"),
+        );
+        linked.proxy.swallow(true);
+        peer.sends(command);
+        eventually(|| linked.pending(&queue), |now| *now == pending);
+        linked.proxy.swallow(false);
+        linked.proxy.cut();
+        peer.gets(reply);
+        assert_eq!(linked.pending(&queue), pending);
+    }
+}
+
+/// The link breaks before the call arrives: it is made again, once.
+#[test]
+fn settled_as_not_applied() {
+    let linked = Linked::start();
+    let mut peer = Peer::connect(&linked.broker);
+    let queue = peer.queue.clone();
+    for round in 1..=5 {
+        linked.proxy.cut();
+        peer.sends("DQ.OFFER «q» 1h a\r\n");
+        peer.gets("$30\r\n«id»\r\n");
+        assert_eq!(linked.pending(&queue), round);
+    }
+}
+
+/// The values of a metric.
+fn metric(broker: &Broker, name: &str) -> Vec<String> {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(broker.http_address()).unwrap();
+    stream.set_read_timeout(Some(WITHIN)).unwrap();
+    stream
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let values = text.lines().filter(|line| line.starts_with(name));
+    values
+        .filter_map(|line| line.rsplit_once(' '))
+        .map(|(_, value)| value.to_owned())
+        .collect()
+}
