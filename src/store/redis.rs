@@ -358,7 +358,7 @@ impl Subscription {
         Ok(Self { client })
     }
 
-    /// Listens until `heard` says stop by returning false.
+    /// Listens until `heard` says stop by returning false. `channel` holds no `*`, `?`, `[` or `\\`.
     pub async fn listen(
         &self,
         pattern: &'static str,
@@ -373,9 +373,9 @@ impl Subscription {
                 biased;
                 connected = connections.recv() => match connected {
                     Ok(_) | Err(RecvError::Lagged(_)) => {
-                        let pattern = self.client.psubscribe(pattern).await;
-                        let channel = self.client.subscribe(channel).await;
-                        if pattern.is_err() || channel.is_err() {
+                        // One command: what is heard on the channel proves the pattern too.
+                        let both = vec![pattern, channel];
+                        if self.client.psubscribe(both).await.is_err() {
                             self.reconnect().await;
                             continue;
                         }

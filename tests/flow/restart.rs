@@ -1,9 +1,11 @@
 //! Somebody dies: the broker, Redis, or Redis for a while. What was acknowledged is delivered
 //! exactly once, what surely was not stored never comes, and no client waits for ever.
 
+use crate::foreign;
 use crate::server::{Server, Stopped};
 use crate::stage::{
-    Random, SOON, Stage, call, delivered, eventually, get, list, offer, say, sorted,
+    NO_SCAN, Random, SOON, Stage, call, delivered, eventually, get, list, offer, say, sorted,
+    take_due, time_us,
 };
 use crate::support::broker::Broker;
 use crate::support::resp::{Client, Value};
@@ -45,6 +47,7 @@ fn a_redis_that_was_killed_and_is_back_delivers_all_once() {
         &[
             ("redis.call_timeout_ms", "300"),
             ("redis.settle_timeout_ms", "300"),
+            NO_SCAN,
         ],
     );
     let mut client = broker.client();
@@ -90,6 +93,18 @@ fn a_redis_that_was_killed_and_is_back_delivers_all_once() {
     let came = delivered(&mut redis, "q", wanted.len(), SOON);
     assert_eq!(sorted(came), sorted(wanted));
     assert_eq!(say(&mut client, "DQ.SIZE q"), Value::Int(0));
+    wake_ups_are_heard(&server);
+}
+
+/// Publications of others are heard: nothing else could make the broker look in time.
+fn wake_ups_are_heard(server: &Server) {
+    let mut redis = server.client();
+    eventually("subscribed", SOON, || {
+        (say(&mut redis, "PUBSUB NUMPAT").int() > 0).then_some(())
+    });
+    let due = time_us(&mut redis) / 1_000 + 200;
+    foreign::offer(&mut redis, "theirs", &due.to_string(), [7; 8], "heard");
+    take_due(&mut redis, "theirs", "heard", due);
 }
 
 /// What one client was told of each of its offers.
@@ -131,6 +146,7 @@ fn a_redis_that_stops_for_a_while_loses_and_doubles_nothing() {
                 ("redis.call_timeout_ms", timeout),
                 ("redis.settle_timeout_ms", timeout),
                 ("redis.connect_timeout_ms", timeout),
+                NO_SCAN,
             ],
         );
         let done = AtomicBool::new(false);
@@ -210,5 +226,6 @@ fn a_redis_that_stops_for_a_while_loses_and_doubles_nothing() {
                 "nothing was given up"
             ),
         }
+        wake_ups_are_heard(&server);
     }
 }
