@@ -162,6 +162,38 @@ fn replies_behind_an_offer() {
     sending.join().unwrap();
 }
 
+/// All together may hold so much; who holds little is served, and large ones one after the other.
+#[test]
+fn little_memory_for_many_large_requests() {
+    let place = Place::spawn(&[("limits.buffers_bytes_max", "4194304")]);
+    let before = place.broker.resident_bytes();
+    let large = "x".repeat(16 * 1024 * 1024);
+    let offer = [
+        "*4\r\n$8\r\nDQ.OFFER\r\n$5\r\nlarge\r\n$2\r\n1h\r\n$16777217\r\n",
+        &large,
+        "x\r\n",
+    ];
+    // One that stays in the middle of a large request makes room for the others.
+    let mut stuck = place.peer();
+    stuck.sends("*2\r\n$4\r\nECHO\r\n$30000000\r\n");
+    stuck.sends(&large[..6_000_000]);
+    let mut peers: Vec<Peer> = (0..12).map(|_| place.peer()).collect();
+    let sending: Vec<_> = peers
+        .iter_mut()
+        .map(|peer| peer.sends_beside(offer.concat().into_bytes()))
+        .collect();
+    while sending.iter().any(|sending| !sending.is_finished()) {
+        others_are_served(&place);
+        let used = place.broker.resident_bytes().saturating_sub(before);
+        assert!(used < 100 * MIB, "{used} bytes for requests");
+    }
+    for (peer, sending) in peers.iter_mut().zip(sending) {
+        peer.gets("-TOOBIG payload of 16777217 bytes is larger than 16777216 bytes\r\n");
+        sending.join().unwrap();
+    }
+    assert!(stuck.gets_until_end().is_empty());
+}
+
 /// What a large request and its reply took is given back, also while the client stays.
 #[test]
 fn large_requests_leave_nothing_behind() {
