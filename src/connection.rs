@@ -38,6 +38,11 @@ const OUTPUT_HIGH: usize = 1024 * 1024;
 /// An unfinished request of this size must make progress: smaller ones harm nobody by waiting.
 const PARTIAL_LARGE: usize = 64 * 1024;
 
+/// A client that sends nothing for so long at the end can be left without waiting for it.
+const SILENT: Duration = Duration::from_millis(20);
+/// One that does is given so long to take its last replies.
+const LINGER_MAX: Duration = Duration::from_secs(1);
+
 /// A reply to come.
 enum Pending {
     Encoded(Bytes),
@@ -131,7 +136,8 @@ impl Connection {
             self.read_requests();
             self.broker.offers().flush();
             self.collect();
-            if stopping && self.waits == Waits::Bytes {
+            // Where nothing more is taken for now, whole requests may still wait in the buffer.
+            if stopping && self.waits == Waits::Bytes && self.takes_more() {
                 self.waits = Waits::End;
             }
             let done = self.pending.is_empty() && self.call.is_none();
@@ -174,23 +180,38 @@ impl Connection {
                     Ok(bytes) if bytes > 0 => self.progress = Instant::now(),
                     _ => return,
                 },
+                // Before the reads: a client that never pauses must not hold up the stop.
+                () = stop.cancelled(), if !stopping => stopping = true,
                 read = from.read_buf(&mut self.input), if reads => match read {
                     Ok(bytes) if bytes > 0 => {
                         self.progress = Instant::now();
                         client.active.set(self.progress.into_std());
                     }
-                    // It left; replies to come have nobody to go to.
-                    _ => return,
+                    // It has said everything, and may still listen (`printf ... | nc`).
+                    Ok(_) => self.waits = Waits::End,
+                    Err(_) => return,
                 },
-                () = stop.cancelled(), if !stopping => stopping = true,
                 () = until(deadline) => {
                     tracing::debug!(client = client.addr, "cut off: no byte moved for too long");
                     return;
                 }
             }
         }
-        // The last replies must arrive before the end does.
+        // The last replies must arrive before the end does. To close while the client's bytes come in
+        // would reset the connection, and what it has not received by then would be lost: so they
+        // are read away until it has seen the end too.
         let _ = to.shutdown().await;
+        let mut wait = SILENT;
+        let deadline = Instant::now() + LINGER_MAX;
+        loop {
+            self.input.clear();
+            self.input.reserve(READ_MIN);
+            let read = tokio::time::timeout(wait, from.read_buf(&mut self.input)).await;
+            if !matches!(read, Ok(Ok(1..))) {
+                return;
+            }
+            wait = deadline.saturating_duration_since(Instant::now());
+        }
     }
 
     fn takes_more(&self) -> bool {
