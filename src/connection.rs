@@ -35,6 +35,8 @@ const READ_MAX: usize = 64 * 1024;
 const READ_MIN: usize = 4 * 1024;
 /// Encoded replies beyond which no more requests are read until the client takes some.
 const OUTPUT_HIGH: usize = 1024 * 1024;
+/// Buffers that grew beyond this are given back when they are empty.
+const KEPT_MAX: usize = 128 * 1024;
 /// An unfinished request of this size must make progress: smaller ones harm nobody by waiting.
 const PARTIAL_LARGE: usize = 64 * 1024;
 
@@ -80,6 +82,23 @@ pub struct Limits {
     pub idle_timeout: Option<Duration>,
 }
 
+/// Bytes that come or go, and how many they have been at most.
+#[derive(Default)]
+struct Buffer {
+    bytes: BytesMut,
+    most: usize,
+}
+
+impl Buffer {
+    /// Gives back the memory that a large request or reply took.
+    fn let_go(&mut self) {
+        self.most = self.most.max(self.bytes.len());
+        if self.bytes.is_empty() && self.most > KEPT_MAX {
+            *self = Self::default();
+        }
+    }
+}
+
 pub struct Connection {
     broker: Rc<Broker>,
     counts: Rc<Counts>,
@@ -87,12 +106,12 @@ pub struct Connection {
     registered: Registered,
     session: Session,
     reader: RequestReader,
-    input: BytesMut,
+    input: Buffer,
     pending: VecDeque<Pending>,
     /// Of the encoded replies among them.
     pending_bytes: usize,
     call: Option<Call>,
-    output: BytesMut,
+    output: Buffer,
     waits: Waits,
     /// When bytes last moved, in or out.
     progress: Instant,
@@ -114,11 +133,11 @@ impl Connection {
             registered,
             reader: RequestReader::new(limits.request),
             session,
-            input: BytesMut::new(),
+            input: Buffer::default(),
             pending: VecDeque::new(),
             pending_bytes: 0,
             call: None,
-            output: BytesMut::new(),
+            output: Buffer::default(),
             waits: Waits::Bytes,
             progress: Instant::now(),
         };
@@ -133,18 +152,20 @@ impl Connection {
         let client = self.registered.client();
         let mut stopping = false;
         loop {
-            self.read_requests();
+            self.input.let_go();
+            let all_read = self.read_requests();
+            self.input.let_go();
             self.broker.offers().flush();
             self.collect();
-            // Where nothing more is taken for now, whole requests may still wait in the buffer.
-            if stopping && self.waits == Waits::Bytes && self.takes_more() {
+            self.output.let_go();
+            if stopping && all_read {
                 self.waits = Waits::End;
             }
             let done = self.pending.is_empty() && self.call.is_none();
-            if self.waits == Waits::End && done && self.output.is_empty() {
+            if self.waits == Waits::End && done && self.output.bytes.is_empty() {
                 break;
             }
-            if self.output.len() > self.limits.output_bytes_max + OUTPUT_HIGH {
+            if self.output.bytes.len() > self.limits.output_bytes_max + OUTPUT_HIGH {
                 tracing::debug!(
                     client = client.addr,
                     "cut off: it does not read its replies"
@@ -154,19 +175,20 @@ impl Connection {
             let reads = self.waits == Waits::Bytes && self.takes_more();
             if reads {
                 let room = self.reader.needs().clamp(READ_MIN, READ_MAX);
-                self.input.reserve(if self.input.is_empty() {
+                self.input.bytes.reserve(if self.input.bytes.is_empty() {
                     READ_MIN
                 } else {
                     room
                 });
             }
+            let deadline = self.deadline(reads);
             let offered = match self.pending.front() {
                 Some(Pending::Offered { ticket, .. }) => Some(ticket),
                 Some(Pending::Encoded(_)) | None => None,
             };
-            let deadline = self.deadline(reads);
             let call = self.call.as_mut().filter(|_| self.pending.is_empty());
             let room = self.waits == Waits::Room;
+            let writes = !self.output.bytes.is_empty();
             // Each arm is safe to cancel: what was read or written is in the buffers, and calls
             // and tickets go on where they were.
             tokio::select! {
@@ -176,18 +198,18 @@ impl Connection {
                 reply = answered(call) => self.called(&reply),
                 () = stored(offered) => self.progress = Instant::now(),
                 () = self.broker.offers().room(), if room => self.waits = Waits::Bytes,
-                wrote = to.write_buf(&mut self.output), if !self.output.is_empty() => match wrote {
+                wrote = to.write_buf(&mut self.output.bytes), if writes => match wrote {
                     Ok(bytes) if bytes > 0 => self.progress = Instant::now(),
                     _ => return,
                 },
                 // Before the reads: a client that never pauses must not hold up the stop.
                 () = stop.cancelled(), if !stopping => stopping = true,
-                read = from.read_buf(&mut self.input), if reads => match read {
+                read = from.read_buf(&mut self.input.bytes), if reads => match read {
                     Ok(bytes) if bytes > 0 => {
                         self.progress = Instant::now();
                         client.active.set(self.progress.into_std());
                     }
-                    // It has said everything, and may still listen (`printf ... | nc`).
+                    // Nothing more will be asked; what was is still answered, as to `nc`.
                     Ok(_) => self.waits = Waits::End,
                     Err(_) => return,
                 },
@@ -197,40 +219,30 @@ impl Connection {
                 }
             }
         }
-        // The last replies must arrive before the end does. To close while the client's bytes come in
-        // would reset the connection, and what it has not received by then would be lost: so they
-        // are read away until it has seen the end too.
+        // The last replies must arrive before the end does.
         let _ = to.shutdown().await;
-        let mut wait = SILENT;
-        let deadline = Instant::now() + LINGER_MAX;
-        loop {
-            self.input.clear();
-            self.input.reserve(READ_MIN);
-            let read = tokio::time::timeout(wait, from.read_buf(&mut self.input)).await;
-            if !matches!(read, Ok(Ok(1..))) {
-                return;
-            }
-            wait = deadline.saturating_duration_since(Instant::now());
-        }
+        Box::pin(read_away(from)).await;
     }
 
     fn takes_more(&self) -> bool {
-        self.pending.len() < PENDING_MAX && self.output.len() + self.pending_bytes < OUTPUT_HIGH
+        self.pending.len() < PENDING_MAX
+            && self.output.bytes.len() + self.pending_bytes < OUTPUT_HIGH
     }
 
-    /// Runs every whole request of the read buffer, until something has to be waited for.
-    fn read_requests(&mut self) {
+    /// Runs every whole request of the read buffer, until something has to be waited for; true if
+    /// none is left.
+    fn read_requests(&mut self) -> bool {
         if self.waits == Waits::Replies && self.pending.is_empty() && self.call.is_none() {
             self.waits = Waits::Bytes;
         }
         while self.waits == Waits::Bytes && self.takes_more() {
             if !self.broker.offers().has_room() {
                 self.waits = Waits::Room;
-                return;
+                return false;
             }
-            match self.reader.next(&mut self.input) {
+            match self.reader.next(&mut self.input.bytes) {
                 Ok(Some(())) => self.run_request(),
-                Ok(None) => return,
+                Ok(None) => return true,
                 Err(error) => {
                     let reply = Reply::Error(format!("ERR Protocol error: {error}"));
                     self.ready(&reply);
@@ -238,10 +250,11 @@ impl Connection {
                 }
             }
         }
+        false
     }
 
     fn run_request(&mut self) {
-        let request = self.reader.request(&self.input);
+        let request = self.reader.request(&self.input.bytes);
         let (place, run) = command::run(request, &mut self.session, &self.broker);
         self.broker.commands.set(self.broker.commands.get() + 1);
         let protocol = self.session.protocol;
@@ -269,7 +282,7 @@ impl Connection {
                 self.waits = Waits::End;
             }
         }
-        self.reader.consume(&mut self.input);
+        self.reader.consume(&mut self.input.bytes);
     }
 
     /// A client that has not said who it is may send little.
@@ -285,7 +298,7 @@ impl Connection {
     fn ready(&mut self, reply: &Reply) {
         let protocol = self.session.protocol;
         if self.pending.is_empty() {
-            reply.encode(protocol, &mut self.output);
+            reply.encode(protocol, &mut self.output.bytes);
         } else {
             let mut encoded = BytesMut::new();
             reply.encode(protocol, &mut encoded);
@@ -300,7 +313,7 @@ impl Connection {
             match front {
                 Pending::Encoded(bytes) => {
                     self.pending_bytes -= bytes.len();
-                    self.output.put_slice(bytes);
+                    self.output.bytes.put_slice(bytes);
                 }
                 Pending::Offered {
                     ticket,
@@ -308,7 +321,8 @@ impl Connection {
                     protocol,
                     place,
                 } => {
-                    let Some(code) = command::answer(ticket, *form, *protocol, &mut self.output)
+                    let Some(code) =
+                        command::answer(ticket, *form, *protocol, &mut self.output.bytes)
                     else {
                         return;
                     };
@@ -324,7 +338,7 @@ impl Connection {
     /// it is none of these.
     fn deadline(&self, reads: bool) -> Option<Instant> {
         let owes = !self.pending.is_empty() || self.call.is_some();
-        if !self.output.is_empty() || (reads && self.input.len() >= PARTIAL_LARGE) {
+        if !self.output.bytes.is_empty() || (reads && self.input.bytes.len() >= PARTIAL_LARGE) {
             return Some(self.progress + self.limits.stall_timeout);
         }
         let idle = self.limits.idle_timeout.filter(|_| !owes)?;
@@ -335,12 +349,22 @@ impl Connection {
         self.progress = Instant::now();
         if let Some((_, protocol, place)) = self.call.take() {
             self.counts.count(place, reply);
-            reply.encode(protocol, &mut self.output);
+            reply.encode(protocol, &mut self.output.bytes);
         }
     }
 }
 
 /// The reply of the call under way; never, if there is none.
+/// To close while the client's requests come in would reset the connection, and what it has not
+/// received by then would be lost: so they are read away until it has seen the end too.
+async fn read_away(mut from: impl AsyncRead + Unpin) {
+    let (mut wait, mut unread) = (SILENT, [0; READ_MIN]);
+    let deadline = Instant::now() + LINGER_MAX;
+    while let Ok(Ok(1..)) = tokio::time::timeout(wait, from.read(&mut unread)).await {
+        wait = deadline.saturating_duration_since(Instant::now());
+    }
+}
+
 async fn answered(call: Option<&mut Call>) -> Reply {
     match call {
         Some((call, ..)) => call.await,

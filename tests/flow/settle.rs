@@ -94,7 +94,13 @@ fn an_offer_whose_link_broke_is_settled_and_stored_once() {
 
 /// Command, its reply in text, and what is pending after it. Each begins with `a` under the name
 /// `needle`, then `b`; the request is met by that name or by a word of its own.
-const COMMANDS: &[(&str, &str, &[(&str, &str)])] = &[
+type Row = (
+    &'static str,
+    &'static str,
+    &'static [(&'static str, &'static str)],
+);
+
+const COMMANDS: &[Row] = &[
     ("DQ.CANCEL $ needle", "1", &[("b", "")]),
     ("DQ.FIRE $ needle", "1", &[("b", "")]),
     ("DQ.REMOVE $ b-needle", "0", &[("a", "needle"), ("b", "")]),

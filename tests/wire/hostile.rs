@@ -2,6 +2,8 @@
 //! and nothing stops the broker.
 
 use crate::peer::{Peer, Place, WITHIN, shared};
+use crate::support::broker::{Broker, signal};
+use crate::support::redis::Redis;
 use std::time::{Duration, Instant};
 
 const MIB: u64 = 1024 * 1024;
@@ -84,6 +86,25 @@ fn announced_and_not_sent() {
     }
 }
 
+/// Who asks nothing for too long has to go; who waits for an answer of ours does not.
+#[test]
+fn idle() {
+    let redis = Redis::spawn(&[]);
+    let settings = [
+        ("server.idle_timeout_s", "1"),
+        ("redis.call_timeout_ms", "8000"),
+    ];
+    let broker = Broker::spawn(&redis.url(0), &settings);
+    let pid = redis.pid();
+    let mut silent = Peer::connect(&broker);
+    let mut waiting = Peer::connect(&broker);
+    signal(pid, "STOP");
+    waiting.sends("DQ.OFFER «q» 1h a\r\nDQ.SIZE «q»\r\n");
+    assert!(silent.gets_until_end().is_empty());
+    signal(pid, "CONT");
+    waiting.gets_end("$30\r\n«id»\r\n:1\r\n");
+}
+
 /// Replies that nobody reads are bounded, and their connection is cut off in the end.
 #[test]
 fn never_reads() {
@@ -117,6 +138,109 @@ fn never_reads() {
         std::thread::sleep(Duration::from_millis(10));
     }
     greedy.leave();
+}
+
+/// Replies that wait behind an offer which Redis does not answer count as replies, too.
+#[test]
+fn replies_behind_an_offer() {
+    let redis = Redis::spawn(&[]);
+    let broker = Broker::spawn(&redis.url(0), &[("redis.call_timeout_ms", "8000")]);
+    let pid = redis.pid();
+    let mut greedy = Peer::connect(&broker);
+    let before = broker.resident_bytes();
+    signal(pid, "STOP");
+    let mut bytes = b"DQ.OFFER stopped 1h a\r\n".to_vec();
+    let echo = [
+        "*2\r\n$4\r\nECHO\r\n$1000000\r\n",
+        &"x".repeat(1_000_000),
+        "\r\n",
+    ]
+    .concat();
+    (0..200).for_each(|_| bytes.extend(echo.as_bytes()));
+    let sending = greedy.sends_beside(bytes);
+    let watched = Instant::now();
+    while watched.elapsed() < Duration::from_millis(500) {
+        let used = broker.resident_bytes().saturating_sub(before);
+        assert!(used < 32 * MIB, "{used} bytes of replies");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    signal(pid, "CONT");
+    greedy.gets("$30\r\n«id»\r\n");
+    let reply = ["$1000000\r\n", &"x".repeat(1_000_000), "\r\n"].concat();
+    (0..200).for_each(|_| greedy.gets_bytes(reply.as_bytes()));
+    sending.join().unwrap();
+}
+
+/// What a large request and its reply took is given back, also while the client stays.
+#[test]
+fn large_requests_leave_nothing_behind() {
+    let place = Place::spawn(&[]);
+    let before = place.broker.resident_bytes();
+    let large = "x".repeat(16 * 1024 * 1024);
+    let mut peers: Vec<Peer> = (0..8).map(|_| place.peer()).collect();
+    for peer in &mut peers {
+        let sending = peer.sends_beside(
+            ["*2\r\n$4\r\nECHO\r\n$16777216\r\n", &large, "\r\n"]
+                .concat()
+                .into_bytes(),
+        );
+        peer.gets("$16777216\r\n");
+        peer.gets_bytes(large.as_bytes());
+        peer.gets("\r\n");
+        sending.join().unwrap();
+    }
+    let used = place.broker.resident_bytes().saturating_sub(before);
+    assert!(used < 128 * MIB, "{used} bytes for nothing");
+}
+
+/// Noise that looks like the protocol here and there: answered or closed, never INTERNAL.
+#[test]
+fn noise() {
+    const WORDS: [&str; 24] = [
+        "*1\r\n",
+        "*2\r\n",
+        "*3\r\n",
+        "$4\r\n",
+        "$0\r\n",
+        "$-1\r\n",
+        "\r\n",
+        "\n",
+        "\r",
+        "\0",
+        "\"",
+        "'",
+        " ",
+        "PING",
+        "DQ.SIZE",
+        "DQ.OFFER noise 1h x",
+        "DQ.POLL noise COUNT 1",
+        "DQ.RANGE noise - + CURSOR 5-00",
+        "HELLO 3",
+        "CLIENT REPLY SKIP",
+        "99999999999999999999",
+        "-5",
+        "q",
+        "DQ.CANCEL noise 5-00 inf-ff 1e400-00 -0-",
+    ];
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut random = |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        usize::try_from(state >> 33).unwrap() % below
+    };
+    for _ in 0..200 {
+        let mut peer = shared().peer();
+        let noise: String = (0..1 + random(40))
+            .map(|_| WORDS[random(WORDS.len())])
+            .collect();
+        println!("{}", noise.escape_debug());
+        peer.tries_to_send(&noise);
+        peer.sends_end();
+        let answer = String::from_utf8_lossy(&peer.gets_until_end()).into_owned();
+        assert!(!answer.contains("-INTERNAL"), "{answer}");
+    }
+    others_are_served(shared());
 }
 
 /// Announced within the limit or not, arguments in small pieces are read once each.

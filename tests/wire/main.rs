@@ -6,7 +6,7 @@
 //! so tests share one broker and run beside one another. What needs other settings or a Redis that
 //! fails starts its own.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 #[path = "../support/mod.rs"]
 mod support;

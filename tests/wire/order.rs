@@ -88,3 +88,13 @@ fn read_late() {
     peer.gets_bytes(format!("$1000\r\n{payload}\r\n").repeat(3_000).as_bytes());
     sending.join().unwrap();
 }
+
+/// `printf '...' | nc`: nothing more comes, and all that came is answered.
+#[test]
+fn no_more_questions() {
+    for mut peer in [shared().peer(), shared().peer3()] {
+        peer.sends("DQ.OFFER «q» 1h a\r\nDQ.SIZE «q»\r\nDQ.OFFER «q» 1h b\r\nPING\r\nDQ.OFF");
+        peer.sends_end();
+        peer.gets_end("$30\r\n«id»\r\n:1\r\n$30\r\n«id»\r\n+PONG\r\n");
+    }
+}

@@ -10,7 +10,7 @@ use crate::support::broker::Broker;
 use crate::support::{redis, resp};
 use regex::bytes::Regex;
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -200,6 +200,11 @@ impl Peer {
     pub fn gets_end(&mut self, expected: &str) {
         self.gets(expected);
         assert_eq!(shown(&self.gets_until_end()), "", "before the end");
+    }
+
+    /// Says that nothing more will come, as `nc` does at the end of its input.
+    pub fn sends_end(&mut self) {
+        self.stream.shutdown(Shutdown::Write).unwrap();
     }
 
     /// Leaves, whatever is still to come.
