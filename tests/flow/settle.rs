@@ -132,7 +132,7 @@ fn every_writing_command_is_applied_once_whatever_breaks() {
             let queue = format!("{how:?}-{n}");
             offer(&mut client, &[&queue, "1h", "a", "NAME", "needle"]);
             offer(&mut client, &[&queue, "2h", "b"]);
-            // Some carry nothing of their own but the queue, and the key that all writing calls have.
+            // Some carry nothing of their own but the queue, and the key of all writing calls.
             let needle = if command.contains("needle") {
                 "needle"
             } else {
