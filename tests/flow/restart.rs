@@ -167,7 +167,7 @@ fn a_redis_that_stops_for_a_while_loses_and_doubles_nothing() {
                     matches!(reply, Value::Bulk(_)).then_some(())
                 });
             };
-            flow(&mut client);
+            (0..40).for_each(|_| flow(&mut client));
             let stopped = Stopped::new(server.pid());
             // The stop itself is what is tested: it lasts so long, whatever happens meanwhile.
             let until = Instant::now() + Duration::from_millis(1_500);

@@ -2,7 +2,8 @@
 //! pause that one of them was asked for.
 
 use crate::stage::{
-    Random, SOON, Stage, call, delivered, eventually, info, list, metric, offer, say, sorted,
+    Random, SOON, Stage, call, delivered, due_of, eventually, info, list, metric, offer, say,
+    sorted, take_due,
 };
 use crate::support::resp::{Value, encode};
 use std::thread;
@@ -69,11 +70,7 @@ fn a_pause_through_one_is_kept_by_the_other() {
         sorted((0..100).map(|n| n.to_string()).collect())
     );
     assert_eq!(info(&mut one, "q", "paused"), Value::Int(0));
+    call(&mut stage.redis, &["DEL", "q"]);
     let id = offer(&mut one, &["q", "30", "after it"]);
-    crate::stage::take_due(
-        &mut stage.redis,
-        "q",
-        "0",
-        0.max(crate::stage::due_of(&id) - 30),
-    );
+    take_due(&mut stage.redis, "q", "after it", due_of(&id));
 }

@@ -1,7 +1,7 @@
 //! A broker on an empty database, and what tests ask of the two: take what is due, wait for what
 //! must come, read a metric.
 //!
-//! Keeps: [`take`] never returns a message before its time by Redis's clock, when its score is told.
+//! Keeps: what comes before its time by Redis's clock fails the test that takes it.
 
 use crate::support::broker::Broker;
 use crate::support::redis::{self, Redis};

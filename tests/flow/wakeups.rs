@@ -143,7 +143,9 @@ fn on_time_without_the_subscription_and_after_it_is_back() {
     let mut client = stage.broker.client();
     offer(&mut client, &["q", "1h", "much later"]);
     let patterns = |stage: &mut Stage| call(&mut stage.redis, &["PUBSUB", "NUMPAT"]).int();
-    assert!(patterns(&mut stage) > 0);
+    eventually("subscribed", SOON, || {
+        (patterns(&mut stage) > 0).then_some(())
+    });
     say(&mut stage.redis, "ACL SETUSER default -psubscribe");
     let killed = say(&mut stage.redis, "CLIENT KILL TYPE pubsub");
     assert_eq!(killed, Value::Int(1));
