@@ -26,6 +26,7 @@ use crate::batch::Ticket;
 use crate::broker::Broker;
 use crate::clients::Registered;
 use crate::command::{self, Counts, Form, Place, Rules, Run, Session};
+use crate::memory::Share;
 use crate::resp::{Protocol, Reply, RequestLimits, RequestReader};
 
 /// Replies to come; then no more requests are read.
@@ -35,6 +36,8 @@ const READ_MAX: usize = 64 * 1024;
 const READ_MIN: usize = 4 * 1024;
 /// Encoded replies beyond which no more requests are read until the client takes some.
 const OUTPUT_HIGH: usize = 1024 * 1024;
+/// The stall timeout of those who hold much while the memory for buffers is used up.
+const STALL_WHEN_SCARCE: Duration = Duration::from_secs(1);
 /// Buffers that grew beyond this are given back when they are empty.
 const KEPT_MAX: usize = 128 * 1024;
 /// An unfinished request of this size must make progress: smaller ones harm nobody by waiting.
@@ -103,6 +106,7 @@ pub struct Connection {
     broker: Rc<Broker>,
     counts: Rc<Counts>,
     limits: Limits,
+    share: Share,
     registered: Registered,
     session: Session,
     reader: RequestReader,
@@ -115,6 +119,8 @@ pub struct Connection {
     waits: Waits,
     /// When bytes last moved, in or out.
     progress: Instant,
+    /// When memory for buffers became scarce while this connection held much of it.
+    pressed: Instant,
 }
 
 impl Connection {
@@ -123,6 +129,7 @@ impl Connection {
         counts: Rc<Counts>,
         rules: Rc<Rules>,
         limits: Limits,
+        share: Share,
         registered: Registered,
     ) -> Self {
         let session = Session::new(registered.client(), rules);
@@ -130,6 +137,7 @@ impl Connection {
             broker,
             counts,
             limits,
+            share,
             registered,
             reader: RequestReader::new(limits.request),
             session,
@@ -140,6 +148,7 @@ impl Connection {
             output: Buffer::default(),
             waits: Waits::Bytes,
             progress: Instant::now(),
+            pressed: Instant::now(),
         };
         connection.set_request_limits();
         connection
@@ -172,7 +181,10 @@ impl Connection {
                 );
                 return;
             }
-            let reads = self.waits == Waits::Bytes && self.takes_more();
+            self.share
+                .set(self.input.bytes.len() + self.output.bytes.len() + self.pending_bytes);
+            let wants = self.waits == Waits::Bytes && self.takes_more();
+            let reads = wants && self.share.may_grow();
             if reads {
                 let room = self.reader.needs().clamp(READ_MIN, READ_MAX);
                 self.input.bytes.reserve(if self.input.bytes.is_empty() {
@@ -213,6 +225,10 @@ impl Connection {
                     Ok(_) => self.waits = Waits::End,
                     Err(_) => return,
                 },
+                () = self.share.freed(), if wants && !reads => self.progress = Instant::now(),
+                () = self.share.filled(), if self.share.is_large() => {
+                    self.pressed = Instant::now();
+                }
                 () = until(deadline) => {
                     tracing::debug!(client = client.addr, "cut off: no byte moved for too long");
                     return;
@@ -335,9 +351,13 @@ impl Connection {
 
     /// When the connection is cut off if no byte moves: a client that does not take its replies, or
     /// leaves a large request unfinished, or is idle longer than it may be. While it waits for us
-    /// it is none of these.
+    /// it is none of these. Sooner, if others need the memory that it holds.
     fn deadline(&self, reads: bool) -> Option<Instant> {
         let owes = !self.pending.is_empty() || self.call.is_some();
+        if self.share.presses() && (reads || !self.output.bytes.is_empty()) {
+            let scarce = self.progress.max(self.pressed) + STALL_WHEN_SCARCE;
+            return Some(scarce.min(self.progress + self.limits.stall_timeout));
+        }
         if !self.output.bytes.is_empty() || (reads && self.input.bytes.len() >= PARTIAL_LARGE) {
             return Some(self.progress + self.limits.stall_timeout);
         }

@@ -62,6 +62,8 @@ pub mod clock;
 
 pub mod clients;
 
+pub mod memory;
+
 pub mod config;
 
 pub mod metrics;

@@ -18,6 +18,7 @@ use crate::command::{Counts, Rules};
 use crate::config::Config;
 use crate::connection::{Connection, Limits};
 use crate::http::{self, HttpRequest};
+use crate::memory::Memory;
 use crate::resp::RequestLimits;
 use crate::store::redis::Backend;
 
@@ -121,6 +122,7 @@ pub async fn run(
 struct Server {
     limits: Limits,
     rules: Rc<Rules>,
+    memory: Rc<Memory>,
     clients_max: usize,
     per_address_max: usize,
     by_address: Rc<RefCell<HashMap<IpAddr, usize>>>,
@@ -168,6 +170,7 @@ impl Server {
                     .then(|| seconds(config.server.idle_timeout_s)),
             },
             rules: Rules::new(config, false),
+            memory: Memory::new(limits.buffers_bytes_max),
             clients_max: config.server.clients_max,
             per_address_max: config.server.clients_per_address_max,
             by_address: Rc::default(),
@@ -230,6 +233,7 @@ impl Server {
             counts,
             self.rules.clone(),
             self.limits,
+            self.memory.share(),
             registered,
         );
         let stopping = stopping.clone();

@@ -6,3 +6,4 @@ pub mod broker;
 pub mod keyspace;
 pub mod redis;
 pub mod resp;
+pub mod wait;

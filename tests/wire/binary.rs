@@ -1,7 +1,8 @@
 //! Any bytes: payloads, queue names and message names with NUL, CR LF and what is not text; of no
 //! byte, and of 16 MiB.
 
-use crate::peer::{Peer, check, eventually, shared};
+use crate::peer::{Peer, check, shared};
+use crate::support::wait::eventually;
 
 /// All 256 bytes, and what looks like the protocol.
 fn any_bytes() -> Vec<u8> {

@@ -1,13 +1,15 @@
 //! What changes when something is due: DQ.RESCHEDULE, DQ.FIRE, DQ.PAUSE, DQ.RESUME.
 
-use crate::peer::{check, eventually, shared};
+use crate::peer::{check, shared};
+use crate::support::wait::eventually;
 
 #[test]
 fn reschedule() {
     check(&[
         ("DQ.OFFER «q» 1h a NAME n\r\n", "$30\r\n«id»\r\n"),
         (
-            "*5\r\n$13\r\nDQ.RESCHEDULE\r\n$5\r\n«q»\r\n$1\r\nn\r\n$2\r\nAT\r\n$13\r\n1999999999999\r\n",
+            "*5\r\n$13\r\nDQ.RESCHEDULE\r\n$5\r\n«q»\r\n$1\r\nn\r\n$2\r\nAT\r\n$13\r\n\
+             1999999999999\r\n",
             "$30\r\n1999999999999-«hex»\r\n",
         ),
         (

@@ -87,7 +87,8 @@ fn replies_left_out() {
             "+PONG\r\n",
         ),
         (
-            "CLIENT REPLY OFF\r\nDQ.OFFER «q» 1h b\r\nDQ.SIZE «q»\r\nNONSENSE\r\nDQ.MOFFER «q» 1h c 1h d\r\n\
+            "CLIENT REPLY OFF\r\nDQ.OFFER «q» 1h b\r\nDQ.SIZE «q»\r\nNONSENSE\r\n\
+             DQ.MOFFER «q» 1h c 1h d\r\n\
              DQ.OFFER «q» -1 x\r\nclient reply on\r\n",
             "+OK\r\n",
         ),
@@ -113,7 +114,8 @@ fn listed() {
         "CLIENT LIST ID {second}\r\nclient list type pubsub\r\nCLIENT LIST ID x\r\n"
     ));
     one.gets(&format!(
-        "$«int»\r\nid={second} addr=«text» resp=3 lib-name= lib-ver=\n\r\n$0\r\n\r\n-ERR Invalid client ID 'x'\r\n"
+        "$«int»\r\nid={second} addr=«text» resp=3 lib-name= lib-ver=\n\r\n$0\r\n\r\n\
+         -ERR Invalid client ID 'x'\r\n"
     ));
 }
 
@@ -125,7 +127,10 @@ fn killed() {
     one.gets(":1\r\n");
     assert!(two.gets_until_end().is_empty());
     one.sends("CLIENT KILL 127.0.0.1:1\r\nCLIENT KILL\r\nCLIENT KILL ID 5 WHAT\r\n");
-    one.gets("-ERR No such client\r\n-ERR wrong number of arguments for 'client|kill' command\r\n-ERR syntax error\r\n");
+    one.gets(
+        "-ERR No such client\r\n-ERR wrong number of arguments for 'client|kill' command\r\n-ERR \
+         syntax error\r\n",
+    );
     // Oneself is spared, unless one insists; then the reply comes first.
     one.sends(format!("CLIENT KILL ID {first}\r\n"));
     one.gets(":0\r\n");

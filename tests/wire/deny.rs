@@ -1,6 +1,7 @@
 //! Who may do what: NOAUTH, WRONGPASS, NOPERM, DENIED, and the number of clients.
 
-use crate::peer::{Peer, Place, check_on, eventually};
+use crate::peer::{Peer, Place, check_on};
+use crate::support::wait::eventually;
 use std::sync::OnceLock;
 
 /// A broker with a password and a command that is switched off.
@@ -17,10 +18,13 @@ fn locked() -> &'static Place {
 #[test]
 fn a_password_is_needed() {
     let mut peer = locked().peer();
-    peer.sends("PING\r\nDQ.OFFER «q» 1h a\r\nNONSENSE\r\nDQ.CLEAR «q»\r\nHELLO 3\r\nhello\r\nHELLO 3 SETNAME me\r\n");
-    let hello = "-NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO \
-        <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP \
-        protocol version at the same time\r\n";
+    peer.sends(
+        "PING\r\nDQ.OFFER «q» 1h a\r\nNONSENSE\r\nDQ.CLEAR «q»\r\nHELLO 3\r\nhello\r\nHELLO 3 \
+         SETNAME me\r\n",
+    );
+    let hello = "-NOAUTH HELLO must be called with the client already authenticated, otherwise the \
+                 HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client \
+                 and select the RESP protocol version at the same time\r\n";
     peer.gets(&("-NOAUTH Authentication required.\r\n".repeat(4) + &hello.repeat(3)));
     let wrong = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
     peer.sends("AUTH 123\r\nAUTH ''\r\nAUTH somebody 00123\r\nHELLO 3 AUTH default x\r\nPING\r\n");
@@ -39,7 +43,8 @@ fn hello_says_the_password() {
     for hello in [
         "HELLO 3 AUTH default 00123\r\n",
         "HELLO 3 SETNAME me AUTH default 00123\r\n",
-        "*7\r\n$5\r\nHELLO\r\n$1\r\n3\r\n$4\r\nAUTH\r\n$7\r\ndefault\r\n$5\r\n00123\r\n$7\r\nSETNAME\r\n$2\r\nme\r\n",
+        "*7\r\n$5\r\nHELLO\r\n$1\r\n3\r\n$4\r\nAUTH\r\n$7\r\ndefault\r\n$5\r\n00123\r\n$7\r\n\
+         SETNAME\r\n$2\r\nme\r\n",
     ] {
         let mut peer = locked().peer();
         peer.sends(hello);

@@ -21,7 +21,8 @@ fn lines_and_their_quotes() {
 #[test]
 fn both_forms_in_one_write() {
     check(&[(
-        "*1\r\n$4\r\nPING\r\nPING\r\n\r\n*2\r\n$4\r\nPING\r\n$1\r\na\r\nping b\r\n*0\r\n*1\r\n$4\r\nping\r\n",
+        "*1\r\n$4\r\nPING\r\nPING\r\n\r\n*2\r\n$4\r\nPING\r\n$1\r\na\r\nping b\r\n*0\r\n*1\r\n\
+         $4\r\nping\r\n",
         "+PONG\r\n+PONG\r\n$1\r\na\r\n$1\r\nb\r\n+PONG\r\n",
     )]);
 }
@@ -76,7 +77,7 @@ fn protocol_errors() {
         ("ECHO 'a\r\n", "unbalanced quotes in request"),
         ("ECHO \"a\"b\r\n", "unbalanced quotes in request"),
     ] {
-        println!("{}", sent.escape_debug());
+        eprintln!("{}", sent.escape_debug());
         // What came before it is answered before it, what comes after it is not run.
         let mut peer = shared().peer();
         peer.sends(format!("DQ.OFFER «q» 1h a\r\n{sent}"));

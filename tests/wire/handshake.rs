@@ -14,14 +14,14 @@ fn hello() {
         let mut peer = shared().peer();
         peer.sends(format!("hello 3{options}\r\n"));
         peer.gets(
-            "%7\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.4.0\r\n$5\r\nproto\r\n:3\r\n\
-             $2\r\nid\r\n:«int»\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n\
-             $7\r\nmodules\r\n*0\r\n",
+            "%7\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.4.0\r\n$5\r\nproto\r\n\
+             :3\r\n$2\r\nid\r\n:«int»\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\n\
+             master\r\n$7\r\nmodules\r\n*0\r\n",
         );
         peer.sends("DQ.GET «q» n\r\n*2\r\n$5\r\nHELLO\r\n$1\r\n2\r\n");
         peer.gets(
-            "_\r\n*14\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.4.0\r\n$5\r\nproto\r\n\
-             :2\r\n$2\r\nid\r\n:«int»\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n\
+            "_\r\n*14\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.4.0\r\n$5\r\n\
+             proto\r\n:2\r\n$2\r\nid\r\n:«int»\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n\
              $6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n",
         );
         // Without a version the one in use is shown.

@@ -1,9 +1,10 @@
 //! Clients that mean harm, or might as well: the others are served meanwhile, memory is bounded,
 //! and nothing stops the broker.
 
-use crate::peer::{Peer, Place, WITHIN, shared};
+use crate::peer::{Peer, Place, shared};
 use crate::support::broker::{Broker, signal};
 use crate::support::redis::Redis;
+use crate::support::wait::{WITHIN, all_the_time, eventually};
 use std::time::{Duration, Instant};
 
 const MIB: u64 = 1024 * 1024;
@@ -123,20 +124,14 @@ fn never_reads() {
     }
     others_are_served(&place);
     // It is gone when the timeout is over.
-    let deadline = Instant::now() + WITHIN;
     let mut other = place.peer();
-    loop {
+    let connected = || {
         other.sends("CLIENT LIST\r\n");
-        if other.gets("$«int»\r\n«lines»\n\r\n")[1]
+        other.gets("$«int»\r\n«lines»\n\r\n")[1]
             .matches("id=")
             .count()
-            == 1
-        {
-            break;
-        }
-        assert!(Instant::now() < deadline, "still connected");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    };
+    eventually(connected, |connected| *connected == 1);
     greedy.leave();
 }
 
@@ -158,17 +153,45 @@ fn replies_behind_an_offer() {
     .concat();
     (0..200).for_each(|_| bytes.extend(echo.as_bytes()));
     let sending = greedy.sends_beside(bytes);
-    let watched = Instant::now();
-    while watched.elapsed() < Duration::from_millis(500) {
-        let used = broker.resident_bytes().saturating_sub(before);
-        assert!(used < 32 * MIB, "{used} bytes of replies");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let used = || broker.resident_bytes().saturating_sub(before);
+    all_the_time(Duration::from_millis(500), used, |used| *used < 32 * MIB);
     signal(pid, "CONT");
     greedy.gets("$30\r\n«id»\r\n");
     let reply = ["$1000000\r\n", &"x".repeat(1_000_000), "\r\n"].concat();
     (0..200).for_each(|_| greedy.gets_bytes(reply.as_bytes()));
     sending.join().unwrap();
+}
+
+/// All together may hold so much; who holds little is served, and large ones one after the other.
+#[test]
+fn little_memory_for_many_large_requests() {
+    let place = Place::spawn(&[("limits.buffers_bytes_max", "4194304")]);
+    let before = place.broker.resident_bytes();
+    let large = "x".repeat(16 * 1024 * 1024);
+    let offer = [
+        "*4\r\n$8\r\nDQ.OFFER\r\n$5\r\nlarge\r\n$2\r\n1h\r\n$16777217\r\n",
+        &large,
+        "x\r\n",
+    ];
+    // One that stays in the middle of a large request makes room for the others.
+    let mut stuck = place.peer();
+    stuck.sends("*2\r\n$4\r\nECHO\r\n$30000000\r\n");
+    stuck.sends(&large[..6_000_000]);
+    let mut peers: Vec<Peer> = (0..12).map(|_| place.peer()).collect();
+    let sending: Vec<_> = peers
+        .iter_mut()
+        .map(|peer| peer.sends_beside(offer.concat().into_bytes()))
+        .collect();
+    while sending.iter().any(|sending| !sending.is_finished()) {
+        others_are_served(&place);
+        let used = place.broker.resident_bytes().saturating_sub(before);
+        assert!(used < 100 * MIB, "{used} bytes for requests");
+    }
+    for (peer, sending) in peers.iter_mut().zip(sending) {
+        peer.gets("-TOOBIG payload of 16777217 bytes is larger than 16777216 bytes\r\n");
+        sending.join().unwrap();
+    }
+    assert!(stuck.gets_until_end().is_empty());
 }
 
 /// What a large request and its reply took is given back, also while the client stays.
@@ -234,7 +257,7 @@ fn noise() {
         let noise: String = (0..1 + random(40))
             .map(|_| WORDS[random(WORDS.len())])
             .collect();
-        println!("{}", noise.escape_debug());
+        eprintln!("{}", noise.escape_debug());
         peer.tries_to_send(&noise);
         peer.sends_end();
         let answer = String::from_utf8_lossy(&peer.gets_until_end()).into_owned();

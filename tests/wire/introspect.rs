@@ -1,7 +1,8 @@
 //! What clients and people ask about the server: INFO, COMMAND, CONFIG; and what a delay broker is
 //! not: Cluster, Sentinel, transactions, pub/sub, a web server.
 
-use crate::peer::{check, eventually, shared};
+use crate::peer::{check, shared};
+use crate::support::wait::eventually;
 use std::process::Command;
 
 #[test]
@@ -37,7 +38,10 @@ fn info() {
         );
     }
     peer.sends("info SERVER replication\r\nINFO nothing\r\n");
-    peer.gets("$«int»\r\n# Server\r\n«lines»\r\n# Replication\r\nrole:master\r\n«lines»\r\n\r\n$0\r\n\r\n");
+    peer.gets(
+        "$«int»\r\n# Server\r\n«lines»\r\n# Replication\r\nrole:master\r\n«lines»\r\n\r\n\
+         $0\r\n\r\n",
+    );
 }
 
 #[test]
@@ -46,12 +50,12 @@ fn command() {
         ("*2\r\n$7\r\nCOMMAND\r\n$5\r\nCOUNT\r\n", ":«int»\r\n"),
         (
             "command info DQ.offer nothing\r\n",
-            "*2\r\n*10\r\n$8\r\ndq.offer\r\n:-4\r\n*3\r\n+write\r\n+denyoom\r\n+fast\r\n:1\r\n:1\r\n:1\r\n\
-             *1\r\n+@write\r\n*0\r\n*1\r\n«*6|%3»\r\n$5\r\nflags\r\n*2\r\n+RW\r\n+access\r\n\
-             $12\r\nbegin_search\r\n«*4|%2»\r\n$4\r\ntype\r\n$5\r\nindex\r\n$4\r\nspec\r\n«*2|%1»\r\n\
-             $5\r\nindex\r\n:1\r\n$9\r\nfind_keys\r\n«*4|%2»\r\n$4\r\ntype\r\n$5\r\nrange\r\n\
-             $4\r\nspec\r\n«*6|%3»\r\n$7\r\nlastkey\r\n:0\r\n$7\r\nkeystep\r\n:1\r\n$5\r\nlimit\r\n:0\r\n\
-             *0\r\n«$-1|_»\r\n",
+            "*2\r\n*10\r\n$8\r\ndq.offer\r\n:-4\r\n*3\r\n+write\r\n+denyoom\r\n+fast\r\n:1\r\n\
+             :1\r\n:1\r\n*1\r\n+@write\r\n*0\r\n*1\r\n«*6|%3»\r\n$5\r\nflags\r\n*2\r\n+RW\r\n\
+             +access\r\n$12\r\nbegin_search\r\n«*4|%2»\r\n$4\r\ntype\r\n$5\r\nindex\r\n$4\r\n\
+             spec\r\n«*2|%1»\r\n$5\r\nindex\r\n:1\r\n$9\r\nfind_keys\r\n«*4|%2»\r\n$4\r\ntype\r\n\
+             $5\r\nrange\r\n$4\r\nspec\r\n«*6|%3»\r\n$7\r\nlastkey\r\n:0\r\n$7\r\nkeystep\r\n:1\r\n\
+             $5\r\nlimit\r\n:0\r\n*0\r\n«$-1|_»\r\n",
         ),
         (
             "COMMAND LIST FILTERBY PATTERN dq.si*\r\n",
@@ -75,8 +79,10 @@ fn command() {
         ),
         (
             "COMMAND DOCS dq.size\r\n",
-            "«*2|%1»\r\n$7\r\ndq.size\r\n«*8|%4»\r\n$7\r\nsummary\r\n$27\r\nCounts the pending messages\r\n\
-             $5\r\nsince\r\n$5\r\n0.1.0\r\n$5\r\ngroup\r\n$12\r\ndelay-broker\r\n$9\r\narguments\r\n*1\r\n\
+            "«*2|%1»\r\n$7\r\ndq.size\r\n«*8|%4»\r\n$7\r\nsummary\r\n$27\r\n\
+             Counts the pending messages\r\n\
+             $5\r\nsince\r\n$5\r\n0.1.0\r\n$5\r\ngroup\r\n$12\r\ndelay-broker\r\n\
+             $9\r\narguments\r\n*1\r\n\
              «*8|%4»\r\n$4\r\nname\r\n$5\r\nqueue\r\n$4\r\ntype\r\n$3\r\nkey\r\n\
              $12\r\ndisplay_text\r\n$5\r\nqueue\r\n$14\r\nkey_spec_index\r\n:0\r\n",
         ),
@@ -250,7 +256,8 @@ fn what_it_is_not() {
         ),
         (
             "*2\r\n$9\r\nno\r\nthing\r\n$6\r\n\x00\r\n\x7fa\n\r\n",
-            "-ERR unknown command 'no\\r\\nthing', with args beginning with: '\\x00\\r\\n\\x7fa\\n' \r\n",
+            "-ERR unknown command 'no\\r\\nthing', with args beginning with: '\\x00\\r\\n\
+             \\x7fa\\n' \r\n",
         ),
         (
             "DQ.NOTHING «q»\r\n",

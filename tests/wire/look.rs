@@ -52,8 +52,8 @@ fn get_by_id() {
         ));
         let due = id.split('-').next().unwrap();
         peer.gets(&format!(
-            "«*10|%5»\r\n$2\r\nid\r\n$30\r\n{id}\r\n$4\r\nname\r\n«$-1|_»\r\n$3\r\ndue\r\n:{due}\r\n\
-             $7\r\npayload\r\n$5\r\nhello\r\n$6\r\nformat\r\n$6\r\nmodern\r\n"
+            "«*10|%5»\r\n$2\r\nid\r\n$30\r\n{id}\r\n$4\r\nname\r\n«$-1|_»\r\n$3\r\ndue\r\n\
+             :{due}\r\n$7\r\npayload\r\n$5\r\nhello\r\n$6\r\nformat\r\n$6\r\nmodern\r\n"
         ));
         // The digits of an id may be of either case.
         peer.sends(format!("DQ.GET «q» {}\r\n", id.to_uppercase()));
@@ -271,7 +271,8 @@ fn due_times_of_others() {
             peer.sends(format!("DQ.PEEK «q»\r\nDQ.GET «q» {id}\r\n"));
             for head in ["*1\r\n", ""] {
                 peer.gets(&format!(
-                    "{head}«*10|%5»\r\n$2\r\nid\r\n${}\r\n{id}\r\n$4\r\nname\r\n«$-1|_»\r\n$3\r\ndue\r\n{due}\r\n\
+                    "{head}«*10|%5»\r\n$2\r\nid\r\n${}\r\n{id}\r\n$4\r\nname\r\n«$-1|_»\r\n$3\r\n\
+                     due\r\n{due}\r\n\
                      $7\r\npayload\r\n$5\r\nhello\r\n$6\r\nformat\r\n$6\r\nmodern\r\n",
                     id.len()
                 ));

@@ -1,6 +1,7 @@
 //! DQ.OFFER and DQ.MOFFER.
 
-use crate::peer::{Place, check, check_on, eventually, shared};
+use crate::peer::{Place, check, check_on, shared};
+use crate::support::wait::eventually;
 use std::sync::OnceLock;
 
 #[test]
@@ -149,7 +150,8 @@ fn refused() {
         ),
         (
             "DQ.OFFER «q» -5 a\r\n",
-            "-BADDELAY delay '-5' must not be negative (a moment in the past is given as AT time)\r\n",
+            "-BADDELAY delay '-5' must not be negative (a moment in the past is given as AT \
+             time)\r\n",
         ),
         (
             "DQ.OFFER «q» 1.5s a\r\n",
@@ -218,7 +220,8 @@ fn refused() {
         ),
         (
             "DQ.OFFER «q» AT 1000000000000000 a\r\n",
-            "-BADTIME time '1000000000000000' must be below 1000000000000000 (Unix milliseconds)\r\n",
+            "-BADTIME time '1000000000000000' must be below 1000000000000000 (Unix \
+             milliseconds)\r\n",
         ),
         (
             "DQ.OFFER «q» AT 99999999999999999999999 a\r\n",

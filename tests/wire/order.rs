@@ -1,4 +1,5 @@
-//! Ten thousand commands in one write, replies in order; and what a command sees of those before it.
+//! Ten thousand commands in one write, replies in order; and what a command sees of those before
+//! it.
 
 use crate::peer::{check, shared};
 
@@ -24,7 +25,8 @@ fn ten_thousand_of_all_kinds() {
         );
         let width = n.to_string().len();
         expected += &format!("${width}\r\n{n}\r\n:{}\r\n", n + 1);
-        expected += "-BADDELAY delay '-1' must not be negative (a moment in the past is given as AT time)\r\n";
+        expected += "-BADDELAY delay '-1' must not be negative (a moment in the past is given as \
+                     AT time)\r\n";
         expected +=
             &format!("-ERR unknown command 'NOTHING', with args beginning with: '{n}' \r\n");
     }
@@ -49,12 +51,15 @@ fn ten_thousand_pings_and_reads() {
 #[test]
 fn each_sees_all_before_it() {
     check(&[(
-        "DQ.OFFER «q» 1h a\r\nDQ.SIZE «q»\r\nDQ.OFFER «q» 1h b NAME n\r\nDQ.CANCEL «q» n\r\nDQ.SIZE «q»\r\nPING\r\n\
+        "DQ.OFFER «q» 1h a\r\nDQ.SIZE «q»\r\nDQ.OFFER «q» 1h b NAME n\r\nDQ.CANCEL «q» n\r\n\
+         DQ.SIZE «q»\r\nPING\r\n\
          DQ.MOFFER «q» 1h c 1h d\r\nDQ.CONTAINS «q» b d\r\nDQ.POLL «q»\r\nDQ.OFFER «q» 1h e\r\n\
-         DQ.REMOVE «q» e\r\nDQ.CLEAR «q»\r\nDQ.PAUSE «q»\r\nDQ.OFFER «q» 0 f NAME n NX\r\nDQ.SIZE «q»\r\n\
+         DQ.REMOVE «q» e\r\nDQ.CLEAR «q»\r\nDQ.PAUSE «q»\r\n\
+         DQ.OFFER «q» 0 f NAME n NX\r\nDQ.SIZE «q»\r\n\
          DQ.OFFER «q» 0 g NAME n NX\r\nDQ.RESCHEDULE «q» n AT 1999999999999\r\nDQ.GET «q» n\r\n",
         "$30\r\n«id»\r\n:1\r\n$30\r\n«id»\r\n:1\r\n:1\r\n+PONG\r\n\
-         *2\r\n$30\r\n«id»\r\n$30\r\n«id»\r\n*2\r\n:0\r\n:1\r\n*3\r\n$1\r\na\r\n$1\r\nc\r\n$1\r\nd\r\n$30\r\n«id»\r\n\
+         *2\r\n$30\r\n«id»\r\n$30\r\n«id»\r\n\
+         *2\r\n:0\r\n:1\r\n*3\r\n$1\r\na\r\n$1\r\nc\r\n$1\r\nd\r\n$30\r\n«id»\r\n\
          :1\r\n:0\r\n+OK\r\n$30\r\n«id»\r\n:1\r\n\
          «$-1|_»\r\n$30\r\n1999999999999-«hex»\r\n«*10|%5»\r\n«lines»modern\r\n",
     )]);

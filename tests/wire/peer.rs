@@ -7,6 +7,7 @@
 //! integer, `«text»` the rest of a line, `«lines»` anything.
 
 use crate::support::broker::Broker;
+use crate::support::wait::WITHIN;
 use crate::support::{redis, resp};
 use regex::bytes::Regex;
 use std::io::{ErrorKind, Read, Write};
@@ -15,9 +16,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
-
-pub const WITHIN: Duration = Duration::from_secs(10);
+use std::time::Instant;
 
 /// A broker, and where it keeps its messages.
 pub struct Place {
@@ -339,20 +338,7 @@ pub fn check_on(place: &Place, rows: &[Row]) {
 
 /// Where a failing test was; shown with its output.
 fn told(what: &str) {
-    println!("{what}");
-}
-
-/// Asks again until the answer is right, or the time is over.
-pub fn eventually<T: std::fmt::Debug>(mut ask: impl FnMut() -> T, right: impl Fn(&T) -> bool) -> T {
-    let deadline = Instant::now() + WITHIN;
-    loop {
-        let answer = ask();
-        if right(&answer) {
-            return answer;
-        }
-        assert!(Instant::now() < deadline, "still {answer:?}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    eprintln!("{what}");
 }
 
 pub fn shown(bytes: &[u8]) -> String {

@@ -1,6 +1,8 @@
-//! What is about queues: DQ.QUEUES, DQ.INFO, DQ.QUARANTINE, DQ.HELP; and two names for one set of keys.
+//! What is about queues: DQ.QUEUES, DQ.INFO, DQ.QUARANTINE, DQ.HELP; and two names for one set of
+//! keys.
 
-use crate::peer::{Place, check, check_on, eventually, shared};
+use crate::peer::{Place, check, check_on, shared};
+use crate::support::wait::eventually;
 
 #[test]
 fn queues() {
@@ -76,26 +78,31 @@ fn info() {
             ("DQ.CANCEL «q» n\r\n", ":1\r\n"),
             (
                 "*2\r\n$7\r\nDQ.INFO\r\n$5\r\n«q»\r\n",
-                "«*44|%22»\r\n$5\r\nqueue\r\n$5\r\n«q»\r\n$7\r\npending\r\n:1\r\n$5\r\nready\r\n:0\r\n\
-             $8\r\nnext_due\r\n:2000000000000\r\n$17\r\noldest_overdue_ms\r\n:0\r\n\
-             $6\r\nlisted\r\n:1\r\n$5\r\nnamed\r\n:0\r\n$11\r\nquarantined\r\n:0\r\n\
-             $6\r\npaused\r\n:0\r\n$12\r\npaused_until\r\n«$-1|_»\r\n$6\r\nlayout\r\n\
-             $8\r\nredisson\r\n$6\r\nformat\r\n$6\r\nmodern\r\n$6\r\nttl_ms\r\n«$-1|_»\r\n\
-             $10\r\ncounted_as\r\n$5\r\n«q»\r\n\
-             $5\r\nsince\r\n:«ms»\r\n$7\r\noffered\r\n:2\r\n$9\r\ndelivered\r\n:0\r\n\
-             $9\r\ncancelled\r\n:1\r\n$7\r\nremoved\r\n:0\r\n\
-             $15\r\nlateness_p50_ms\r\n«$1\r\n0|,0»\r\n$15\r\nlateness_p99_ms\r\n«$1\r\n0|,0»\r\n\
-             $15\r\nlateness_max_ms\r\n«$1\r\n0|,0»\r\n",
+                "«*44|%22»\r\n$5\r\nqueue\r\n$5\r\n«q»\r\n\
+                 $7\r\npending\r\n:1\r\n$5\r\nready\r\n:0\r\n\
+                 $8\r\nnext_due\r\n:2000000000000\r\n$17\r\noldest_overdue_ms\r\n:0\r\n\
+                 $6\r\nlisted\r\n:1\r\n$5\r\nnamed\r\n:0\r\n$11\r\nquarantined\r\n:0\r\n\
+                 $6\r\npaused\r\n:0\r\n$12\r\npaused_until\r\n«$-1|_»\r\n\
+                 $6\r\nlayout\r\n$8\r\nredisson\r\n$6\r\nformat\r\n$6\r\nmodern\r\n\
+                 $6\r\nttl_ms\r\n«$-1|_»\r\n\
+                 $10\r\ncounted_as\r\n$5\r\n«q»\r\n$5\r\nsince\r\n:«ms»\r\n\
+                 $7\r\noffered\r\n:2\r\n$9\r\ndelivered\r\n:0\r\n\
+                 $9\r\ncancelled\r\n:1\r\n$7\r\nremoved\r\n:0\r\n\
+                 $15\r\nlateness_p50_ms\r\n«$1\r\n0|,0»\r\n\
+                 $15\r\nlateness_p99_ms\r\n«$1\r\n0|,0»\r\n\
+                 $15\r\nlateness_max_ms\r\n«$1\r\n0|,0»\r\n",
             ),
             ("DQ.PAUSE «q»\r\n", "+OK\r\n"),
             (
                 "dq.info «q»\r\n",
-                "«*44|%22»\r\n«lines»$6\r\npaused\r\n:1\r\n$12\r\npaused_until\r\n:-1\r\n«lines»lateness_max_ms\r\n«$1\r\n0|,0»\r\n",
+                "«*44|%22»\r\n«lines»$6\r\npaused\r\n:1\r\n$12\r\npaused_until\r\n:-1\r\n\
+                 «lines»lateness_max_ms\r\n«$1\r\n0|,0»\r\n",
             ),
             ("DQ.PAUSE «q» 1h\r\n", "+OK\r\n"),
             (
                 "DQ.INFO «q»\r\n",
-                "«*44|%22»\r\n«lines»$6\r\npaused\r\n:1\r\n$12\r\npaused_until\r\n:«ms»\r\n«lines»lateness_max_ms\r\n«$1\r\n0|,0»\r\n",
+                "«*44|%22»\r\n«lines»$6\r\npaused\r\n:1\r\n$12\r\npaused_until\r\n:«ms»\r\n\
+                 «lines»lateness_max_ms\r\n«$1\r\n0|,0»\r\n",
             ),
             (
                 "DQ.INFO\r\n",
@@ -131,7 +138,10 @@ fn quarantine() {
         assert_eq!(eventually(list, |list| !list.is_empty()), ["good"]);
         peer.sends("dq.quarantine «q» list count 1\r\n");
         peer.gets("*1\r\n«*4|%2»\r\n$3\r\ndue\r\n:1000\r\n$6\r\nmember\r\n$3\r\nbad\r\n");
-        peer.sends("DQ.QUARANTINE «q» DROP other\r\nDQ.QUARANTINE «q» DROP bad\r\nDQ.QUARANTINE «q» LIST\r\n");
+        peer.sends(
+            "DQ.QUARANTINE «q» DROP other\r\nDQ.QUARANTINE «q» DROP bad\r\nDQ.QUARANTINE «q» \
+             LIST\r\n",
+        );
         peer.gets(":0\r\n:1\r\n*0\r\n");
         // Back to pending: a member of the far future, so that it stays there.
         let key = format!("delay_broker_quarantine:{{{queue}}}");
@@ -216,7 +226,7 @@ fn two_names() {
             "DQ.QUARANTINE @ DROP",
             "DQ.INFO @",
         ] {
-            println!("{command}");
+            eprintln!("{command}");
             peer.sends(command.replace('@', second) + "\r\n");
             peer.gets(&format!(
                 "-BADQUEUE the keys of this queue already belong to the queue '{owner}'\r\n"
@@ -233,6 +243,9 @@ fn two_names_in_one_batch() {
     let mut peer = shared().peer3();
     peer.sends("DQ.OFFER «q» 1h a\r\n");
     peer.gets("$30\r\n«id»\r\n");
-    peer.sends("DQ.OFFER «q» 1h b\r\nDQ.OFFER {«q»} 1h c\r\nDQ.OFFER «q»x 1h d\r\nDQ.SIZE «q»\r\nDQ.SIZE «q»x\r\n");
+    peer.sends(
+        "DQ.OFFER «q» 1h b\r\nDQ.OFFER {«q»} 1h c\r\nDQ.OFFER «q»x 1h d\r\nDQ.SIZE «q»\r\nDQ.SIZE \
+         «q»x\r\n",
+    );
     peer.gets("$30\r\n«id»\r\n-BADQUEUE «text»\r\n$30\r\n«id»\r\n:2\r\n:1\r\n");
 }

@@ -1,9 +1,10 @@
 //! A Redis that is not there, or refuses before its first write: UNAVAILABLE, with its own words.
 //! What needs no Redis is answered as ever, and all is well again when it is.
 
-use crate::peer::{Peer, eventually, fresh_queue};
+use crate::peer::{Peer, fresh_queue};
 use crate::support::broker::Broker;
 use crate::support::redis::Redis;
+use crate::support::wait::eventually;
 
 /// Every command that asks Redis.
 const ASKING: [&str; 22] = [
@@ -62,7 +63,7 @@ fn gone() {
     local.sends("PING\r\nDQ.OFFER «q» -1 a\r\nHELLO 2\r\nCOMMAND COUNT\r\n");
     local.gets("+PONG\r\n-BADDELAY «text»\r\n*14\r\n«lines»modules\r\n*0\r\n:«int»\r\n");
     for (peer, command) in peers.iter_mut().zip(ASKING) {
-        println!("{}", command.escape_debug());
+        eprintln!("{}", command.escape_debug());
         peer.gets("-UNAVAILABLE Redis cannot be reached«text»\r\n+PONG\r\n");
     }
     local.sends("INFO persistence\r\n");
@@ -82,7 +83,10 @@ fn stopped() {
     peer.sends("DQ.OFFER «q» 1h b\r\nDQ.SIZE «q»\r\nPING\r\n");
     local.sends("PING\r\n");
     local.gets("+PONG\r\n");
-    peer.gets("-UNCERTAIN the link to Redis broke after sending «text»\r\n-UNAVAILABLE «text»\r\n+PONG\r\n");
+    peer.gets(
+        "-UNCERTAIN the link to Redis broke after sending «text»\r\n-UNAVAILABLE «text»\r\n\
+         +PONG\r\n",
+    );
     crate::support::broker::signal(pid, "CONT");
     let size = || {
         peer.sends("DQ.SIZE «q»\r\n");
@@ -98,7 +102,10 @@ fn stopped() {
 fn out_of_memory() {
     let (redis, broker) = start(&[]);
     let mut peer = Peer::connect(&broker);
-    peer.sends("DQ.MOFFER «q» 1h a 1h b 1h c 1h d 1h e\r\nDQ.OFFER «q» 1h f NAME n\r\nDQ.OFFER «q» 1h g NAME m\r\n");
+    peer.sends(
+        "DQ.MOFFER «q» 1h a 1h b 1h c 1h d 1h e\r\nDQ.OFFER «q» 1h f NAME n\r\nDQ.OFFER «q» 1h g \
+         NAME m\r\n",
+    );
     peer.gets(&("*5\r\n".to_owned() + &"$30\r\n«id»\r\n".repeat(7)));
     let mut backing = redis.client(0);
     backing.call(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
@@ -108,7 +115,8 @@ fn out_of_memory() {
             .repeat(3),
     );
     peer.sends(
-        "DQ.SIZE «q»\r\nDQ.CANCEL «q» n\r\nDQ.REMOVE «q» c\r\nDQ.POLL «q» COUNT 1\r\nDQ.GET «q» m\r\n\
+        "DQ.SIZE «q»\r\nDQ.CANCEL «q» n\r\nDQ.REMOVE «q» c\r\nDQ.POLL «q» COUNT 1\r\n\
+         DQ.GET «q» m\r\n\
          DQ.CONTAINS «q» b\r\nDQ.CLEAR «q»\r\n",
     );
     peer.gets(":7\r\n:1\r\n:1\r\n*1\r\n$1\r\na\r\n*10\r\n«lines»modern\r\n*1\r\n:1\r\n:4\r\n");
@@ -131,7 +139,7 @@ fn a_replica_and_no_permission() {
         "DQ.POLL «q»\r\n",
         "DQ.PAUSE «q»\r\n",
     ] {
-        println!("{}", command.escape_debug());
+        eprintln!("{}", command.escape_debug());
         peer.sends(command);
         peer.gets("-UNAVAILABLE «text»\r\n");
     }
@@ -145,7 +153,7 @@ fn a_replica_and_no_permission() {
         "DQ.CANCEL «q» n\r\n",
         "DQ.SIZE «q»\r\n",
     ] {
-        println!("{}", command.escape_debug());
+        eprintln!("{}", command.escape_debug());
         peer.sends(command);
         peer.gets("-UNAVAILABLE Redis refused: NOPERM «text»\r\n");
     }

@@ -1,9 +1,10 @@
-//! A link that breaks after a command was sent: it is found out what became of it, or UNCERTAIN says
-//! that it was not.
+//! A link that breaks after a command was sent: it is found out what became of it, or UNCERTAIN
+//! says that it was not.
 
-use crate::peer::{Peer, WITHIN, eventually, fresh_queue};
+use crate::peer::{Peer, fresh_queue};
 use crate::proxy::Proxy;
 use crate::support::broker::Broker;
+use crate::support::wait::{WITHIN, eventually};
 use crate::support::{redis, resp};
 
 /// A broker whose links can be made to fail, and the Redis behind them.
@@ -68,11 +69,11 @@ fn not_settled() {
     ];
     let reading = ["DQ.SIZE «q»\r\n", "DQ.GET «q» n\r\n", "TIME\r\n"];
     for (peer, command) in peers.iter_mut().zip(writing.iter().chain(&reading)) {
-        println!("{}", command.escape_debug());
+        eprintln!("{}", command.escape_debug());
         peer.sends(command);
     }
     for (peer, command) in peers.iter_mut().zip(writing.iter().chain(&reading)) {
-        println!("{}", command.escape_debug());
+        eprintln!("{}", command.escape_debug());
         let code = if reading.contains(command) {
             "UNAVAILABLE"
         } else {
@@ -116,7 +117,7 @@ fn settled_as_applied() {
         ),
         ("DQ.CLEAR «q»\r\n", 0, ":1\r\n"),
     ] {
-        println!("{}", command.escape_debug());
+        eprintln!("{}", command.escape_debug());
         // All links are up before one breaks.
         eventually(
             || metric(&linked.broker, "delay_broker_redis_link_up"),

@@ -43,13 +43,14 @@ fn each_key() {
         for (command, looks) in COMMANDS {
             let mut peer = shared().peer();
             let key = key.replace('@', &peer.queue);
-            println!("{key}: {}", command.escape_debug());
+            eprintln!("{key}: {}", command.escape_debug());
             // Neither list, nor hash, nor zset.
             backing.call(&["SET", &key, "something else"]).unwrap();
             peer.sends(command);
             if looks.as_bytes()[place] == b'x' {
                 peer.gets(&format!(
-                    "-WRONGTYPE the key {key} holds a value of another type; nothing was changed\r\n"
+                    "-WRONGTYPE the key {key} holds a value of another type; nothing was \
+                     changed\r\n"
                 ));
                 let all = backing
                     .call(&["KEYS", &format!("*{}*", peer.queue)])
@@ -78,7 +79,8 @@ fn beside_good_queues() {
             backing.call(&["SET", &key, "something else"]).unwrap();
             peer.sends(
                 "DQ.OFFER «q»one 1h a\r\nDQ.OFFER «q»bad 1h b\r\nDQ.OFFER «q»two 1h c NAME n\r\n\
-                 DQ.MOFFER «q»bad 1h d 1h e\r\nDQ.OFFER «q»one 1h f\r\nDQ.OFFER «q»bad 1h g NAME m\r\n\
+                 DQ.MOFFER «q»bad 1h d 1h e\r\nDQ.OFFER «q»one 1h f\r\n\
+                 DQ.OFFER «q»bad 1h g NAME m\r\n\
                  DQ.SIZE «q»one\r\nDQ.SIZE «q»two\r\nDQ.CONTAINS «q»one a f\r\n",
             );
             let wrong =
