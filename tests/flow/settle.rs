@@ -2,7 +2,7 @@
 //! what was not is repeated, and nothing is applied twice.
 
 use crate::proxy::{Break, Proxy};
-use crate::stage::{SOON, call, eventually, field_of, list, offer, say};
+use crate::stage::{call, eventually, field_of, list, offer, say};
 use crate::support::broker::Broker;
 use crate::support::redis::{self, Redis};
 use crate::support::resp::{Client, Value};
@@ -165,7 +165,7 @@ fn every_writing_command_is_applied_once_whatever_breaks() {
                     .collect(),
             };
             // What was fired goes its way a moment later.
-            eventually(&what, SOON, || {
+            eventually(&what, || {
                 (pending(&mut client, &queue) == left).then_some(())
             });
         }
