@@ -43,6 +43,11 @@ const KEPT_MAX: usize = 128 * 1024;
 /// An unfinished request of this size must make progress: smaller ones harm nobody by waiting.
 const PARTIAL_LARGE: usize = 64 * 1024;
 
+/// A client that sends nothing for so long at the end can be left without waiting for it.
+const SILENT: Duration = Duration::from_millis(20);
+/// One that does is given so long to take its last replies.
+const LINGER_MAX: Duration = Duration::from_secs(1);
+
 /// A reply to come.
 enum Pending {
     Encoded(Bytes),
@@ -157,12 +162,12 @@ impl Connection {
         let mut stopping = false;
         loop {
             self.input.let_go();
-            self.read_requests();
+            let all_read = self.read_requests();
             self.input.let_go();
             self.broker.offers().flush();
             self.collect();
             self.output.let_go();
-            if stopping && self.waits == Waits::Bytes {
+            if stopping && all_read {
                 self.waits = Waits::End;
             }
             let done = self.pending.is_empty() && self.call.is_none();
@@ -209,6 +214,8 @@ impl Connection {
                     Ok(bytes) if bytes > 0 => self.progress = Instant::now(),
                     _ => return,
                 },
+                // Before the reads: a client that never pauses must not hold up the stop.
+                () = stop.cancelled(), if !stopping => stopping = true,
                 read = from.read_buf(&mut self.input.bytes), if reads => match read {
                     Ok(bytes) if bytes > 0 => {
                         self.progress = Instant::now();
@@ -222,7 +229,6 @@ impl Connection {
                 () = self.share.filled(), if self.share.is_large() => {
                     self.pressed = Instant::now();
                 }
-                () = stop.cancelled(), if !stopping => stopping = true,
                 () = until(deadline) => {
                     tracing::debug!(client = client.addr, "cut off: no byte moved for too long");
                     return;
@@ -231,6 +237,7 @@ impl Connection {
         }
         // The last replies must arrive before the end does.
         let _ = to.shutdown().await;
+        Box::pin(read_away(from)).await;
     }
 
     fn takes_more(&self) -> bool {
@@ -238,19 +245,20 @@ impl Connection {
             && self.output.bytes.len() + self.pending_bytes < OUTPUT_HIGH
     }
 
-    /// Runs every whole request of the read buffer, until something has to be waited for.
-    fn read_requests(&mut self) {
+    /// Runs every whole request of the read buffer, until something has to be waited for; true if
+    /// none is left.
+    fn read_requests(&mut self) -> bool {
         if self.waits == Waits::Replies && self.pending.is_empty() && self.call.is_none() {
             self.waits = Waits::Bytes;
         }
         while self.waits == Waits::Bytes && self.takes_more() {
             if !self.broker.offers().has_room() {
                 self.waits = Waits::Room;
-                return;
+                return false;
             }
             match self.reader.next(&mut self.input.bytes) {
                 Ok(Some(())) => self.run_request(),
-                Ok(None) => return,
+                Ok(None) => return true,
                 Err(error) => {
                     let reply = Reply::Error(format!("ERR Protocol error: {error}"));
                     self.ready(&reply);
@@ -258,6 +266,7 @@ impl Connection {
                 }
             }
         }
+        false
     }
 
     fn run_request(&mut self) {
@@ -366,6 +375,16 @@ impl Connection {
 }
 
 /// The reply of the call under way; never, if there is none.
+/// To close while the client's requests come in would reset the connection, and what it has not
+/// received by then would be lost: so they are read away until it has seen the end too.
+async fn read_away(mut from: impl AsyncRead + Unpin) {
+    let (mut wait, mut unread) = (SILENT, [0; READ_MIN]);
+    let deadline = Instant::now() + LINGER_MAX;
+    while let Ok(Ok(1..)) = tokio::time::timeout(wait, from.read(&mut unread)).await {
+        wait = deadline.saturating_duration_since(Instant::now());
+    }
+}
+
 async fn answered(call: Option<&mut Call>) -> Reply {
     match call {
         Some((call, ..)) => call.await,

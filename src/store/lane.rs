@@ -122,7 +122,7 @@ impl Lane {
                 Err(LinkError::Refused(text) | LinkError::Broken(text)) => {
                     last = text;
                     // A link that does not answer may be half-open: another connection can tell.
-                    self.link.reconnect().await;
+                    self.link.reconnect();
                 }
             }
         }

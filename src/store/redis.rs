@@ -49,6 +49,8 @@ pub enum LinkError {
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 /// Misses in a row after which the connection is given up.
 const WATCH_MISSES: u32 = 2;
+/// A connection to a replica is given up at most this often.
+const REPLICA_PAUSE: Duration = Duration::from_secs(1);
 /// Publications that may wait in the client library before some are dropped (then all queues are
 /// looked at).
 const PUBLICATIONS_MAX: usize = 8192;
@@ -86,6 +88,9 @@ impl LinkContext {
             connection_timeout: self.connect_timeout,
             internal_command_timeout: self.connect_timeout,
             max_command_attempts: 1,
+            // Otherwise the client library breaks the link on LOADING and READONLY, and an error
+            // reply of Redis looks like a call whose outcome nobody knows.
+            reconnect_errors: Vec::new(),
             auto_client_setname: false,
             tcp: TcpConfig {
                 nodelay: Some(true),
@@ -116,8 +121,10 @@ pub struct Link {
     client: WithOptions<Client>,
     context: LinkContext,
     up: Cell<bool>,
+    reconnecting: Rc<Cell<bool>>,
+    /// Local time at which a connection to a replica was given up last.
+    left_replica_at: Cell<u64>,
     came_up: Notify,
-    went_down: Notify,
 }
 
 impl Link {
@@ -140,8 +147,9 @@ impl Link {
             client: client.with_options(&options),
             context,
             up: Cell::new(false),
+            reconnecting: Rc::default(),
+            left_replica_at: Cell::new(0),
             came_up: Notify::new(),
-            went_down: Notify::new(),
         });
         link.context.metrics.link_up(name, false);
         tokio::task::spawn_local(watch(Rc::downgrade(&link), client.clone()));
@@ -211,10 +219,10 @@ impl Link {
         }
         let command = CustomCommand::new_static(name, ClusterHash::Random, false);
         match self.client.custom_raw(command, args).await {
-            Ok(BytesFrame::SimpleError { data, .. }) => Err(LinkError::Refused(data.to_string())),
-            Ok(BytesFrame::BlobError { data, .. }) => Err(LinkError::Refused(
-                String::from_utf8_lossy(&data).into_owned(),
-            )),
+            Ok(BytesFrame::SimpleError { data, .. }) => Err(self.refused(data.to_string())),
+            Ok(BytesFrame::BlobError { data, .. }) => {
+                Err(self.refused(String::from_utf8_lossy(&data).into_owned()))
+            }
             Ok(frame) => Ok(frame),
             Err(error) => Err(LinkError::Broken(error.to_string())),
         }
@@ -226,10 +234,30 @@ impl Link {
         }
     }
 
-    /// Drops the connection and makes a new one: what is under way on it is lost.
-    pub async fn reconnect(&self) {
-        // An error only says that the client is stopping.
-        let _ = self.client.force_reconnection().await;
+    /// Drops the connection and makes a new one: what is under way on it is lost. Does not wait for
+    /// the new one, which may take until Redis is back.
+    pub fn reconnect(&self) {
+        if self.reconnecting.replace(true) {
+            return;
+        }
+        let (client, reconnecting) = (self.client.clone(), self.reconnecting.clone());
+        tokio::task::spawn_local(async move {
+            // An error only says that the client is stopping.
+            let _ = client.force_reconnection().await;
+            reconnecting.set(false);
+        });
+    }
+
+    /// Redis's own error reply. A server that has become a replica may have a successor at the same
+    /// address.
+    fn refused(&self, text: String) -> LinkError {
+        let now = monotonic_us();
+        let since_us = now.saturating_sub(self.left_replica_at.get());
+        if text.starts_with("READONLY") && since_us > REPLICA_PAUSE.as_micros() as u64 {
+            self.left_replica_at.set(now);
+            self.reconnect();
+        }
+        LinkError::Refused(text)
     }
 
     /// Ends the link; waits a moment for what was sent.
@@ -247,7 +275,6 @@ impl Link {
             self.came_up.notify_waiters();
         } else {
             tracing::warn!(link = self.name, why, "the link to Redis is down");
-            self.went_down.notify_waiters();
         }
     }
 
@@ -267,9 +294,9 @@ impl Link {
 
 /// Keeps `up` true to the connection. Ends with the link.
 ///
-/// Nothing is waited for between two events, so that they are seen in the order in which they happen. Of two that
-/// wait here together the error goes first: a link taken for up comes to light with the next call or TIME, one
-/// taken for down would stay so until the connection breaks.
+/// Nothing is waited for between two events, so that they are seen in the order in which they
+/// happen. Of two that wait here together the error goes first: a link taken for up comes to light
+/// with the next call or TIME, one taken for down would stay so until the connection breaks.
 async fn watch(link: std::rc::Weak<Link>, client: Client) {
     let mut connections = client.reconnect_rx();
     let mut errors = client.error_rx();
@@ -321,7 +348,7 @@ async fn ask_time(link: std::rc::Weak<Link>) {
         if misses >= WATCH_MISSES {
             misses = 0;
             link.set_up(false, "TIME was not answered");
-            link.reconnect().await;
+            link.reconnect();
         }
     }
 }
@@ -358,7 +385,8 @@ impl Subscription {
         Ok(Self { client })
     }
 
-    /// Listens until `heard` says stop by returning false. `channel` holds no `*`, `?`, `[` or `\\`.
+    /// Listens until `heard` says stop by returning false. `channel` holds no `*`, `?`, `[` or
+    /// `\\`.
     pub async fn listen(
         &self,
         pattern: &'static str,

@@ -2,8 +2,7 @@
 //! once, taken by payload or in offer order.
 
 use crate::stage::{
-    SOON, Stage, call, delivered, due_of, eventually, info, list, offer, say, sorted, take_due,
-    time_us,
+    Stage, call, delivered, due_of, eventually, info, list, offer, say, sorted, take_due, time_us,
 };
 use crate::support::resp::{Value, encode};
 use std::thread;
@@ -35,7 +34,7 @@ fn what_was_cancelled_never_comes() {
             "twice"
         );
     }
-    eventually("nothing is pending", SOON, || {
+    eventually("nothing is pending", || {
         (say(&mut client, "DQ.SIZE q") == Value::Int(0)).then_some(())
     });
     let mut all = list(&mut stage.redis, "q");
@@ -101,7 +100,7 @@ fn a_named_message_is_replaced_moved_and_its_name_is_free_again() {
             &["race", "3", &format!("new-{n}"), "NAME", "r"],
         );
     }
-    eventually("nothing is pending", SOON, || {
+    eventually("nothing is pending", || {
         (say(&mut client, "DQ.SIZE race") == Value::Int(0)).then_some(())
     });
     let came = list(&mut stage.redis, "race");
@@ -172,5 +171,5 @@ fn poll_takes_in_offer_order_and_remove_takes_all_while_offers_go_on() {
     );
     assert_eq!(say(&mut client, "DQ.CLEAR q"), Value::Int(4_000));
     offer(&mut client, &["q", "0", "still works"]);
-    assert_eq!(delivered(&mut stage.redis, "q", 1, SOON), ["still works"]);
+    assert_eq!(delivered(&mut stage.redis, "q", 1), ["still works"]);
 }

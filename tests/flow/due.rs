@@ -1,8 +1,6 @@
 //! The main job: what is offered is taken from the list when it is due, in order, and never before.
 
-use crate::stage::{
-    ON_TIME, Random, SOON, Stage, delivered, due_of, info, offer, say, take, take_due,
-};
+use crate::stage::{ON_TIME, Random, Stage, delivered, due_of, info, offer, say, take, take_due};
 use crate::support::resp::{Value, encode};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -49,9 +47,9 @@ fn the_order_is_by_due_time_and_equal_times_as_offered() {
     let mut more = vec!["DQ.MOFFER".to_owned(), "m".to_owned()];
     more.extend((0..100).flat_map(|n| ["300".to_owned(), format!("more-{n}")]));
     assert_eq!(client.call(&more).unwrap().elements().len(), 100);
-    assert_eq!(delivered(&mut stage.redis, "q", 300, SOON), wanted.concat());
+    assert_eq!(delivered(&mut stage.redis, "q", 300), wanted.concat());
     let in_order: Vec<String> = (0..100).map(|n| format!("more-{n}")).collect();
-    assert_eq!(delivered(&mut stage.redis, "m", 100, SOON), in_order);
+    assert_eq!(delivered(&mut stage.redis, "m", 100), in_order);
 }
 
 #[test]

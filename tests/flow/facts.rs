@@ -1,6 +1,6 @@
 //! What the broker says of itself is true: DQ.INFO, /metrics and Redis agree.
 
-use crate::stage::{SOON, Stage, call, delivered, eventually, get, info, metric, offer, say};
+use crate::stage::{Stage, call, delivered, eventually, get, info, metric, offer, say};
 use crate::support::resp::Value;
 
 #[test]
@@ -14,7 +14,7 @@ fn info_metrics_and_redis_agree() {
         );
         offer(&mut client, &["q", "1", "soon"]);
     }
-    delivered(&mut stage.redis, "q", 7, SOON);
+    delivered(&mut stage.redis, "q", 7);
     assert_eq!(say(&mut client, "DQ.CANCEL q 0 1 nobody"), Value::Int(2));
     assert_eq!(say(&mut client, "DQ.REMOVE q 2"), Value::Int(1));
     assert_eq!(say(&mut client, "DQ.POLL q COUNT 1").texts(), ["3"]);
@@ -27,7 +27,7 @@ fn info_metrics_and_redis_agree() {
         ("removed", "messages_removed_total", 2),
     ] {
         // A reply of Redis may still be on its way to the counters.
-        eventually(&format!("{field} is {wanted}"), SOON, || {
+        eventually(&format!("{field} is {wanted}"), || {
             let told = info(&mut client, "q", field).int();
             (told == wanted).then_some(())
         });
@@ -70,8 +70,8 @@ fn a_destination_of_another_type_waits_and_its_neighbours_do_not() {
     for n in 0..20 {
         offer(&mut client, &["right", "10", &n.to_string()]);
     }
-    assert_eq!(delivered(&mut stage.redis, "right", 20, SOON).len(), 20);
-    eventually("it is overdue", SOON, || {
+    assert_eq!(delivered(&mut stage.redis, "right", 20).len(), 20);
+    eventually("it is overdue", || {
         (info(&mut client, "wrong", "oldest_overdue_ms").int() > 300).then_some(())
     });
     assert_eq!(info(&mut client, "wrong", "ready"), Value::Int(-1));
@@ -86,5 +86,5 @@ fn a_destination_of_another_type_waits_and_its_neighbours_do_not() {
         "one line for one change of state"
     );
     say(&mut stage.redis, "DEL wrong");
-    assert_eq!(delivered(&mut stage.redis, "wrong", 1, SOON), ["kept"]);
+    assert_eq!(delivered(&mut stage.redis, "wrong", 1), ["kept"]);
 }

@@ -3,7 +3,7 @@
 
 use crate::foreign::{self, Listener, keys, legacy, modern, write};
 use crate::stage::{
-    SOON, Stage, bytes_of, call, delivered, due_of, eventually, field_of, list, metric, offer, say,
+    Stage, bytes_of, call, delivered, due_of, eventually, field_of, list, metric, offer, say,
     take_due, time_us,
 };
 use crate::support::keyspace::{Bytes, Stored, dump};
@@ -246,7 +246,7 @@ fn a_member_that_cannot_be_read_harms_nobody() {
         wanted.push(payload);
     }
     call(&mut stage.redis, &["PUBLISH", &keys(queue).channel, &due]);
-    let came = delivered(&mut stage.redis, queue, 6, SOON);
+    let came = delivered(&mut stage.redis, queue, 6);
     assert_eq!(crate::stage::sorted(came), wanted);
     let quarantined = "delay_broker_messages_quarantined_total{queue=\"poisoned\"}";
     assert_eq!(metric(&stage.broker, quarantined), 3.0);
@@ -267,7 +267,7 @@ fn a_member_that_cannot_be_read_harms_nobody() {
         say(&mut client, "DQ.QUARANTINE poisoned RESTORE \x02pois"),
         Value::Int(1)
     );
-    eventually("it is put aside again", SOON, || {
+    eventually("it is put aside again", || {
         (metric(&stage.broker, quarantined) == 4.0).then_some(())
     });
     assert_eq!(
@@ -297,5 +297,5 @@ fn a_member_that_cannot_be_read_harms_nobody() {
         say(&mut client, "DQ.QUARANTINE poisoned RESTORE"),
         Value::Int(1)
     );
-    assert_eq!(delivered(&mut stage.redis, queue, 7, SOON)[6], "readable");
+    assert_eq!(delivered(&mut stage.redis, queue, 7)[6], "readable");
 }

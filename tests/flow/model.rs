@@ -4,7 +4,7 @@
 //! Times are far in the future or now, so that the clock decides nothing in between.
 
 use crate::stage::{
-    Random, SOON, Stage, bytes_of, call, delivered, due_of, field_of, list, say, sorted, time_us,
+    Random, Stage, bytes_of, call, delivered, due_of, field_of, list, say, sorted, time_us,
 };
 use crate::support::resp::{Client, Value};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -194,7 +194,7 @@ fn shown(row: &Value) -> Message {
 
 /// Everything that can be seen of the queue is as the model says.
 fn compare(stage: &mut Stage, client: &mut Client, model: &Model) {
-    let came = delivered(&mut stage.redis, "q", model.delivered.len(), SOON);
+    let came = delivered(&mut stage.redis, "q", model.delivered.len());
     assert_eq!(sorted(came), sorted(model.delivered.clone()));
     assert_eq!(say(client, "DQ.SIZE q").int(), model.pending.len() as i64);
     let rows = say(client, "DQ.PEEK q COUNT 1000");

@@ -1,7 +1,7 @@
 //! A pause: nothing moves, everything else goes on, and it ends when it was said to end.
 
 use crate::stage::{
-    ON_TIME, SOON, Stage, call, delivered, due_of, eventually, info, offer, say, take, time_us,
+    ON_TIME, Stage, call, delivered, due_of, eventually, info, offer, say, take, time_us,
 };
 use crate::support::resp::Value;
 use std::time::Duration;
@@ -27,7 +27,7 @@ fn nothing_moves_while_paused_and_the_rest_goes_on() {
         say(&mut client, "DQ.RESCHEDULE q 3 1h"),
         Value::Bulk(_)
     ));
-    eventually("it would have been delivered long ago", SOON, || {
+    eventually("it would have been delivered long ago", || {
         (info(&mut client, "q", "oldest_overdue_ms").int() > 400).then_some(())
     });
     assert_eq!(
@@ -47,7 +47,7 @@ fn nothing_moves_while_paused_and_the_rest_goes_on() {
         "moved while paused"
     );
     assert_eq!(say(&mut client, "DQ.RESUME q"), Value::Simple("OK".into()));
-    let came = delivered(&mut stage.redis, "q", 3, SOON);
+    let came = delivered(&mut stage.redis, "q", 3);
     assert_eq!(crate::stage::sorted(came), ["4", "5", "fired"]);
     assert_eq!(say(&mut client, "DQ.SIZE q"), Value::Int(1));
 }
@@ -73,7 +73,7 @@ fn a_pause_with_a_duration_ends_by_itself_and_lateness_counts_from_its_end() {
     let late = Duration::from_micros(at - until * 1_000);
     assert!(late < ON_TIME, "{late:?} after the end of the pause");
     assert_eq!(info(&mut client, "q", "paused"), Value::Int(0));
-    eventually("it is counted", SOON, || {
+    eventually("it is counted", || {
         (info(&mut client, "q", "delivered") == Value::Int(1)).then_some(())
     });
     let waited_ms = (until - due_of(&id)) as f64;

@@ -1,6 +1,7 @@
 //! Stands between broker and Redis, and breaks the link around one chosen request.
 //!
-//! Keeps: it breaks one request and then only forwards, so that what follows is the broker's repair.
+//! Keeps: it breaks one request and then only forwards, so that what follows is the broker's
+//! repair.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};

@@ -3,7 +3,7 @@
 //! Keeps: it dies with the test process, as those of `support/redis.rs` do: a shell waits on a pipe
 //! that only this process holds open.
 
-use crate::stage::{SOON, eventually};
+use crate::stage::eventually;
 use crate::support::broker::signal;
 use crate::support::resp::Client;
 use std::net::TcpListener;
@@ -53,7 +53,7 @@ impl Server {
             .stderr(Stdio::null())
             .spawn();
         self.running = Some(watchdog.unwrap());
-        eventually("redis-server answers", SOON, || {
+        eventually("redis-server answers", || {
             let reply = Client::connect(self.address())
                 .ok()?
                 .call(&["CONFIG", "GET", "dir"])

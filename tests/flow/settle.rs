@@ -2,7 +2,7 @@
 //! what was not is repeated, and nothing is applied twice.
 
 use crate::proxy::{Break, Proxy};
-use crate::stage::{SOON, call, eventually, field_of, list, offer, say};
+use crate::stage::{call, eventually, field_of, list, offer, say};
 use crate::support::broker::Broker;
 use crate::support::redis::{self, Redis};
 use crate::support::resp::{Client, Value};
@@ -94,7 +94,13 @@ fn an_offer_whose_link_broke_is_settled_and_stored_once() {
 
 /// Command, its reply in text, and what is pending after it. Each begins with `a` under the name
 /// `needle`, then `b`; the request is met by that name or by a word of its own.
-const COMMANDS: &[(&str, &str, &[(&str, &str)])] = &[
+type Row = (
+    &'static str,
+    &'static str,
+    &'static [(&'static str, &'static str)],
+);
+
+const COMMANDS: &[Row] = &[
     ("DQ.CANCEL $ needle", "1", &[("b", "")]),
     ("DQ.FIRE $ needle", "1", &[("b", "")]),
     ("DQ.REMOVE $ b-needle", "0", &[("a", "needle"), ("b", "")]),
@@ -126,7 +132,7 @@ fn every_writing_command_is_applied_once_whatever_breaks() {
             let queue = format!("{how:?}-{n}");
             offer(&mut client, &[&queue, "1h", "a", "NAME", "needle"]);
             offer(&mut client, &[&queue, "2h", "b"]);
-            // Some carry nothing of their own but the queue, and the key that all writing calls have.
+            // Some carry nothing of their own but the queue, and the key of all writing calls.
             let needle = if command.contains("needle") {
                 "needle"
             } else {
@@ -159,7 +165,7 @@ fn every_writing_command_is_applied_once_whatever_breaks() {
                     .collect(),
             };
             // What was fired goes its way a moment later.
-            eventually(&what, SOON, || {
+            eventually(&what, || {
                 (pending(&mut client, &queue) == left).then_some(())
             });
         }

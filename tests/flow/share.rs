@@ -2,7 +2,8 @@
 //! pause that one of them was asked for.
 
 use crate::stage::{
-    Random, SOON, Stage, call, delivered, eventually, info, list, metric, offer, say, sorted,
+    Random, Stage, call, delivered, due_of, eventually, info, list, metric, offer, say, sorted,
+    take_due,
 };
 use crate::support::resp::{Value, encode};
 use std::thread;
@@ -27,7 +28,7 @@ fn two_brokers_deliver_each_message_once() {
             });
         }
     });
-    let came = delivered(&mut stage.redis, "q", 2_000, SOON);
+    let came = delivered(&mut stage.redis, "q", 2_000);
     let wanted = (0..2_000)
         .map(|n| format!("{}-{}", n / 1_000, n % 1_000))
         .collect();
@@ -53,7 +54,7 @@ fn a_pause_through_one_is_kept_by_the_other() {
         offer(&mut one, &["q", "AT", "0", &(n + 50).to_string()]);
     }
     assert_eq!(info(&mut two, "q", "paused"), Value::Int(1));
-    eventually("the first is well overdue", SOON, || {
+    eventually("the first is well overdue", || {
         (info(&mut two, "q", "oldest_overdue_ms").int() > 400).then_some(())
     });
     assert_eq!(
@@ -63,17 +64,13 @@ fn a_pause_through_one_is_kept_by_the_other() {
     );
     // The one that did not pause it ends it; the other one is told too, or looks.
     assert_eq!(say(&mut two, "DQ.RESUME q"), Value::Simple("OK".into()));
-    let came = delivered(&mut stage.redis, "q", 100, SOON);
+    let came = delivered(&mut stage.redis, "q", 100);
     assert_eq!(
         sorted(came),
         sorted((0..100).map(|n| n.to_string()).collect())
     );
     assert_eq!(info(&mut one, "q", "paused"), Value::Int(0));
+    call(&mut stage.redis, &["DEL", "q"]);
     let id = offer(&mut one, &["q", "30", "after it"]);
-    crate::stage::take_due(
-        &mut stage.redis,
-        "q",
-        "0",
-        0.max(crate::stage::due_of(&id) - 30),
-    );
+    take_due(&mut stage.redis, "q", "after it", due_of(&id));
 }

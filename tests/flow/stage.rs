@@ -1,19 +1,20 @@
 //! A broker on an empty database, and what tests ask of the two: take what is due, wait for what
 //! must come, read a metric.
 //!
-//! Keeps: [`take`] never returns a message before its time by Redis's clock, when its score is told.
+//! Keeps: what comes before its time by Redis's clock fails the test that takes it.
 
 use crate::support::broker::Broker;
 use crate::support::redis::{self, Redis};
 use crate::support::resp::{Client, Value, encode};
+use crate::support::wait;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What "on time" leaves to a machine that is busy with other things.
 pub const ON_TIME: Duration = Duration::from_secs(1);
 /// Within this everything that must come has come.
-pub const SOON: Duration = Duration::from_secs(10);
+pub const SOON: Duration = wait::WITHIN;
 /// The safety scan and the heartbeat's help far apart: only a wake-up can be in time.
 pub const NO_SCAN: (&str, &str) = ("scheduler.scan_interval_ms", "600000");
 
@@ -65,16 +66,15 @@ impl Stage {
     }
 }
 
-/// Polls until there is something, or fails.
-pub fn eventually<T>(what: &str, within: Duration, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + within;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "not within {within:?}: {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
+/// Asks again until there is something, and fails after [`SOON`].
+pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let mut found = None;
+    let ask = || {
+        found = look();
+        (what, found.is_some())
+    };
+    wait::eventually(ask, |(_, there)| *there);
+    found.unwrap()
 }
 
 /// One call that must not fail on the way; its reply may be an error.
@@ -157,8 +157,8 @@ pub fn list(redis: &mut Client, key: &str) -> Vec<String> {
 }
 
 /// Waits until the destination holds so many, then gives all of them back.
-pub fn delivered(redis: &mut Client, queue: &str, count: usize, within: Duration) -> Vec<String> {
-    eventually(&format!("{count} delivered to {queue}"), within, || {
+pub fn delivered(redis: &mut Client, queue: &str, count: usize) -> Vec<String> {
+    eventually(&format!("{count} delivered to {queue}"), || {
         (call(redis, &["LLEN", queue]).int() as usize >= count).then_some(())
     });
     list(redis, queue)

@@ -7,6 +7,7 @@ use crate::support::resp::{Client, Value, encode};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 #[test]
@@ -20,7 +21,7 @@ fn what_was_read_is_answered_before_the_end() {
                     scope.spawn(move || offer_until_the_end(client, who))
                 })
                 .collect();
-            eventually("offers are stored", SOON, || {
+            eventually("offers are stored", || {
                 (call(&mut stage.redis, &["EXISTS", "redisson_delay_queue:{q}"]).int() == 1)
                     .then_some(())
             });
@@ -77,6 +78,71 @@ fn offer_until_the_end(mut client: Client, who: usize) -> u64 {
     client.stream().shutdown(std::net::Shutdown::Both).ok();
     writer.join().unwrap();
     ids
+}
+
+/// A client that takes its replies late: they wait in the kernel's buffers on both sides, behind
+/// requests that nobody reads any more.
+#[test]
+fn replies_reach_a_client_that_is_slow_to_take_them() {
+    let mut stage = Stage::new(&[]);
+    let mut client = stage.broker.client();
+    let mut sending = client.stream().try_clone().unwrap();
+    let writer = std::thread::spawn(move || {
+        let command = encode(&["DQ.OFFER", "q", "1h", "m"]);
+        // Fails at the end of the connection at the latest.
+        while std::io::Write::write_all(&mut sending, &command.repeat(100)).is_ok() {}
+    });
+    let stored = |stage: &mut Stage| {
+        call(
+            &mut stage.redis,
+            &["ZCARD", "redisson_delay_queue_timeout:{q}"],
+        )
+        .int()
+    };
+    // Until the replies are too many to be taken, and so nothing more is read.
+    let (mut before, mut since) = (0, Instant::now());
+    let mut goes_on = || {
+        let now = stored(&mut stage);
+        if now != std::mem::replace(&mut before, now) {
+            since = Instant::now();
+            return Some(true);
+        }
+        (now > 10_000 && since.elapsed() > Duration::from_millis(300)).then_some(false)
+    };
+    while eventually("more is stored, or nothing for a while", &mut goes_on) {}
+    stage.broker.signal("TERM");
+    eventually("no new clients", || {
+        std::net::TcpStream::connect(stage.broker.address())
+            .is_err()
+            .then_some(())
+    });
+    let mut ids = 0;
+    while let Ok(reply) = client.read() {
+        assert!(matches!(reply, Value::Bulk(_)), "{reply:?}");
+        ids += 1;
+    }
+    client.stream().shutdown(std::net::Shutdown::Both).ok();
+    writer.join().unwrap();
+    assert!(stage.broker.wait(SOON).success());
+    assert_eq!(ids, stored(&mut stage), "ids given and messages stored");
+}
+
+#[test]
+fn a_client_that_has_said_everything_still_hears_the_answers() {
+    let stage = Stage::new(&[]);
+    for (n, commands) in ["DQ.OFFER q 1h m", "DQ.OFFER q 1h m\r\nDQ.SIZE q"]
+        .into_iter()
+        .enumerate()
+    {
+        let mut client = stage.broker.client();
+        client
+            .send_bytes(format!("{commands}\r\n").as_bytes())
+            .unwrap();
+        client.stream().shutdown(std::net::Shutdown::Write).unwrap();
+        assert!(matches!(client.read().unwrap(), Value::Bulk(_)));
+        let rest = client.read_to_end().unwrap();
+        assert_eq!(rest.escape_ascii().to_string(), ["", r":2\r\n"][n]);
+    }
 }
 
 /// A data directory whose Redis does not outlive the test, whatever happens.
@@ -158,7 +224,7 @@ fn a_redis_of_its_own_comes_and_goes_with_the_broker_and_keeps_what_is_pending()
     let redis_pid = dir.pid().unwrap();
     signal(redis_pid, "KILL");
     let mut client = broker.client();
-    let id = eventually("offers are stored again", SOON, || {
+    let id = eventually("offers are stored again", || {
         match call(&mut client, &["DQ.OFFER", "q", "100", "after Redis died"]) {
             Value::Bulk(id) => Some(String::from_utf8(id).unwrap()),
             _ => None,

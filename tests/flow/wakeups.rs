@@ -115,7 +115,7 @@ fn scores_that_are_no_times() {
         );
     }
     call(&mut stage.redis, &["PUBLISH", &keys(queue).channel, "-5"]);
-    let mut came = delivered(&mut stage.redis, queue, 2, SOON);
+    let mut came = delivered(&mut stage.redis, queue, 2);
     assert_eq!(
         crate::stage::sorted(came.split_off(0)),
         ["before all", "negative"]
@@ -143,7 +143,7 @@ fn on_time_without_the_subscription_and_after_it_is_back() {
     let mut client = stage.broker.client();
     offer(&mut client, &["q", "1h", "much later"]);
     let patterns = |stage: &mut Stage| call(&mut stage.redis, &["PUBSUB", "NUMPAT"]).int();
-    assert!(patterns(&mut stage) > 0);
+    eventually("subscribed", || (patterns(&mut stage) > 0).then_some(()));
     say(&mut stage.redis, "ACL SETUSER default -psubscribe");
     let killed = say(&mut stage.redis, "CLIENT KILL TYPE pubsub");
     assert_eq!(killed, Value::Int(1));
@@ -167,12 +167,12 @@ fn on_time_without_the_subscription_and_after_it_is_back() {
     assert!(made < 100, "{made} connections in half a second");
 
     say(&mut stage.redis, "ACL SETUSER default +psubscribe");
-    eventually("subscribed again", SOON, || {
+    eventually("subscribed again", || {
         (patterns(&mut stage) > 0).then_some(())
     });
     stage.replace_broker(&[NO_SCAN]);
     say(&mut stage.redis, "CLIENT KILL TYPE pubsub");
-    eventually("subscribed again", SOON, || {
+    eventually("subscribed again", || {
         (patterns(&mut stage) > 0).then_some(())
     });
     let due = due_in(&mut stage, 300);
@@ -229,7 +229,7 @@ fn on_time_after_the_scripts_were_flushed() {
         }
         say(&mut stage.redis, "SCRIPT FLUSH");
         let wanted: Vec<String> = (0..200).map(|n| n.to_string()).collect();
-        let came = delivered(&mut stage.redis, "p", 200, SOON);
+        let came = delivered(&mut stage.redis, "p", 200);
         assert_eq!(came, wanted, "round {round}");
         call(&mut stage.redis, &["DEL", "p"]);
     }
