@@ -15,14 +15,15 @@ struct Linked {
 }
 
 impl Linked {
-    fn start() -> Linked {
+    /// It is given up on a call, and on settling it, after so long.
+    fn start(timeout_ms: &str) -> Linked {
         let database = redis::shared().fresh_database();
         let proxy = Proxy::start(redis::shared().address());
         let broker = Broker::spawn(
             &proxy.url(database),
             &[
-                ("redis.call_timeout_ms", "300"),
-                ("redis.settle_timeout_ms", "300"),
+                ("redis.call_timeout_ms", timeout_ms),
+                ("redis.settle_timeout_ms", timeout_ms),
                 ("redis.connect_timeout_ms", "300"),
             ],
         );
@@ -52,15 +53,15 @@ impl Linked {
 /// The link stays dead for longer than it may take to find out.
 #[test]
 fn not_settled() {
-    let linked = Linked::start();
+    let linked = Linked::start("300");
     let queue = fresh_queue();
     let mut offering = linked.peer(&queue);
     offering.sends("DQ.OFFER «q» 1h a NAME n\r\n");
     offering.gets("$30\r\n«id»\r\n");
     let writing = [
-        "DQ.CANCEL «q» m\r\n",
+        "DQ.CANCEL «q» nobody\r\n",
         "DQ.RESCHEDULE «q» n 2h\r\n",
-        "DQ.FIRE «q» m\r\n",
+        "DQ.FIRE «q» nobody\r\n",
         "DQ.PAUSE «q»\r\n",
         "DQ.RESUME «q»\r\n",
         "DQ.QUARANTINE «q» DROP\r\n",
@@ -102,7 +103,7 @@ fn not_settled() {
 /// reply that was lost, and nothing is done twice.
 #[test]
 fn settled_as_applied() {
-    let linked = Linked::start();
+    let linked = Linked::start("8000");
     let mut peer = Peer::connect(&linked.broker);
     let queue = peer.queue.clone();
     for (command, pending, reply) in [
@@ -140,7 +141,7 @@ fn settled_as_applied() {
 /// The link breaks before the call arrives: it is made again, once.
 #[test]
 fn settled_as_not_applied() {
-    let linked = Linked::start();
+    let linked = Linked::start("8000");
     let mut peer = Peer::connect(&linked.broker);
     let queue = peer.queue.clone();
     for round in 1..=5 {
