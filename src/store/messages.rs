@@ -4,7 +4,6 @@ use bytes::Bytes;
 
 use crate::queue::{Due, Message, MessageId, MessageRef, QueueName};
 use crate::store::answer::Answer;
-use crate::store::keys::QueueKeys;
 use crate::store::member::message;
 use crate::store::script::{
     CANCEL, CLEAR, FIRE, GET, INFO, PAUSE, POLL, QUARANTINE_DROP, QUARANTINE_LIST,
@@ -55,7 +54,7 @@ impl Store {
         queue: &QueueName,
         more: impl IntoIterator<Item = Bytes>,
     ) -> Result<Answer, StoreError> {
-        let k = QueueKeys::new(queue.as_bytes());
+        let k = self.keys(queue).await?;
         self.write(
             script,
             vec![k.timeout, k.list, k.queue, k.names, k.ids],
@@ -131,7 +130,7 @@ impl Store {
     /// # Errors
     /// `Uncertain` if the reply was lost after the messages were taken.
     pub async fn poll(&self, queue: &QueueName, count: u64) -> Result<Vec<Bytes>, StoreError> {
-        let k = QueueKeys::new(queue.as_bytes());
+        let k = self.keys(queue).await?;
         let more = [number(count), number(self.limits.reply_bytes_max)];
         let keys = vec![k.timeout, k.list, k.queue, k.names, k.ids, k.quarantine];
         let mut answer = self.write(&POLL, keys, args(queue, more)).await?;
@@ -156,7 +155,7 @@ impl Store {
         queue: &QueueName,
         duration_ms: Option<u64>,
     ) -> Result<(), StoreError> {
-        let keys = vec![QueueKeys::new(queue.as_bytes()).queue];
+        let keys = vec![self.keys(queue).await?.queue];
         self.write(
             &PAUSE,
             keys,
@@ -171,7 +170,7 @@ impl Store {
     /// # Errors
     /// As every call.
     pub async fn resume(&self, queue: &QueueName) -> Result<bool, StoreError> {
-        let keys = vec![QueueKeys::new(queue.as_bytes()).queue];
+        let keys = vec![self.keys(queue).await?.queue];
         Ok(self.write(&RESUME, keys, args(queue, [])).await?.int()? == 1)
     }
 
@@ -184,7 +183,7 @@ impl Store {
         queue: &QueueName,
         which: &MessageRef,
     ) -> Result<Option<Message>, StoreError> {
-        let k = QueueKeys::new(queue.as_bytes());
+        let k = self.keys(queue).await?;
         let mut answer = self
             .read(
                 &GET,
@@ -208,7 +207,7 @@ impl Store {
         count: u64,
         after: Option<Position>,
     ) -> Result<(Vec<Message>, Option<Position>), StoreError> {
-        let k = QueueKeys::new(queue.as_bytes());
+        let k = self.keys(queue).await?;
         let after = after.unwrap_or_default();
         let more = [
             Bytes::copy_from_slice(from.as_bytes()),
@@ -241,7 +240,7 @@ impl Store {
     /// # Errors
     /// As every reading call.
     pub async fn info(&self, queue: &QueueName) -> Result<QueueState, StoreError> {
-        let k = QueueKeys::new(queue.as_bytes());
+        let k = self.keys(queue).await?;
         let keys = [
             k.destination,
             k.timeout,
@@ -274,7 +273,7 @@ impl Store {
         queue: &QueueName,
         count: u64,
     ) -> Result<Vec<(String, Bytes)>, StoreError> {
-        let k = QueueKeys::new(queue.as_bytes());
+        let k = self.keys(queue).await?;
         let keys = [k.quarantine, k.queue];
         let mut answer = self
             .read(&QUARANTINE_LIST, &keys, args(queue, [number(count)]))
@@ -296,7 +295,7 @@ impl Store {
         queue: &QueueName,
         members: Vec<Bytes>,
     ) -> Result<Changed, StoreError> {
-        let k = QueueKeys::new(queue.as_bytes());
+        let k = self.keys(queue).await?;
         let keys = vec![k.timeout, k.list, k.queue, k.quarantine];
         changed(
             self.write(&QUARANTINE_RESTORE, keys, args(queue, members))
@@ -313,7 +312,7 @@ impl Store {
         queue: &QueueName,
         members: Vec<Bytes>,
     ) -> Result<u64, StoreError> {
-        let k = QueueKeys::new(queue.as_bytes());
+        let k = self.keys(queue).await?;
         self.write(
             &QUARANTINE_DROP,
             vec![k.queue, k.quarantine],

@@ -17,6 +17,7 @@ pub mod script;
 pub mod search;
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -25,7 +26,9 @@ use thiserror::Error;
 use tokio::sync::Semaphore;
 
 use crate::clock::Clock;
+use crate::queue::QueueName;
 use crate::store::answer::Answer;
+use crate::store::keys::QueueKeys;
 use crate::store::lane::Lane;
 use crate::store::redis::{Link, LinkContext, LinkError};
 use crate::store::script::Script;
@@ -101,6 +104,9 @@ pub struct Limits {
 /// Commands other than offers that may be under way at once: each has a lane of its own.
 const CALL_LANES: usize = 32;
 
+/// Names kept in mind as recorded; when so many are, they are forgotten and recorded again.
+const RECORDED_MAX: usize = 4_096;
+
 pub struct Store {
     pub clock: Rc<Clock>,
     limits: Limits,
@@ -109,6 +115,8 @@ pub struct Store {
     transfers: Rc<Link>,
     offer_lanes: [Lane; 2],
     free_lanes: RefCell<Vec<Lane>>,
+    /// Names that are recorded because their keys alone would say another one.
+    recorded: RefCell<HashSet<Bytes>>,
     permits: Semaphore,
 }
 
@@ -141,6 +149,7 @@ impl Store {
                     .map(|n| lane(&calls, format!("call-{n}")))
                     .collect(),
             ),
+            recorded: RefCell::default(),
             permits: Semaphore::new(CALL_LANES),
             offers,
             calls,
@@ -169,6 +178,22 @@ impl Store {
     /// The link for what is not urgent and writes nothing of a queue.
     pub fn calls(&self) -> &Link {
         &self.calls
+    }
+
+    /// The keys of a queue that a command names. The keys of `{x}` would be taken for those of `x`
+    /// by whoever finds them: the first command that names it records the name.
+    async fn keys(&self, queue: &QueueName) -> Result<QueueKeys, StoreError> {
+        let k = QueueKeys::new(queue.as_bytes());
+        let plain = keys::guess(&k.suffix()) == queue.as_bytes();
+        if !plain && !self.recorded.borrow().contains(queue.as_bytes()) {
+            self.configure(&k.destination, "").await?;
+            let mut recorded = self.recorded.borrow_mut();
+            if recorded.len() >= RECORDED_MAX {
+                recorded.clear();
+            }
+            recorded.insert(k.destination.clone());
+        }
+        Ok(k)
     }
 
     /// Runs a writing script on a lane of its own; waits for one if all are taken.

@@ -10,7 +10,6 @@ use std::collections::HashSet;
 use bytes::Bytes;
 
 use crate::queue::QueueName;
-use crate::store::keys::QueueKeys;
 use crate::store::script::{MATCH_LISTED, MATCH_PENDING, REMOVE};
 use crate::store::{Store, StoreError, number};
 
@@ -93,7 +92,7 @@ impl Store {
         let (mut index, mut anchor) = (0, Bytes::new());
         let mut seen: HashSet<Bytes> = HashSet::new();
         while removed < wanted && restarts <= RESTARTS_MAX {
-            let k = QueueKeys::new(queue.as_bytes());
+            let k = self.keys(queue).await?;
             let args = vec![
                 Bytes::copy_from_slice(queue.as_bytes()),
                 number(index),
@@ -158,7 +157,7 @@ impl Store {
         payloads: &[Bytes],
         after: Option<(Bytes, Bytes)>,
     ) -> Result<(Vec<(Bytes, usize)>, Option<(Bytes, Bytes)>), StoreError> {
-        let k = QueueKeys::new(queue.as_bytes());
+        let k = self.keys(queue).await?;
         let (score, member) = after.unwrap_or_default();
         let mut args = vec![
             Bytes::copy_from_slice(queue.as_bytes()),

@@ -3,9 +3,10 @@
 
 use crate::foreign::{self, Listener, keys, legacy, modern, write};
 use crate::stage::{
-    Stage, bytes_of, call, delivered, due_of, eventually, field_of, list, metric, offer, say,
+    SOON, Stage, bytes_of, call, delivered, due_of, eventually, field_of, list, metric, offer, say,
     take_due, time_us,
 };
+use crate::support::broker::Broker;
 use crate::support::keyspace::{Bytes, Stored, dump};
 use crate::support::resp::{Client, Value};
 
@@ -69,7 +70,7 @@ fn offers_are_written_as_redisson_writes_them() {
     )
     .unwrap();
     let mut stage = Stage::new(&[]);
-    stage.broker = crate::support::broker::Broker::with_args(
+    stage.broker = Broker::with_args(
         &[
             "--redis",
             &stage.url,
@@ -298,4 +299,66 @@ fn a_member_that_cannot_be_read_harms_nobody() {
         Value::Int(1)
     );
     assert_eq!(delivered(&mut stage.redis, queue, 7)[6], "readable");
+}
+
+#[test]
+fn a_name_that_was_used_in_a_command_goes_before_a_guess() {
+    let mut stage = Stage::new(&[]);
+    let mut client = stage.broker.client();
+    for (n, command) in ["SIZE", "PEEK", "INFO", "RESUME", "QUARANTINE LIST"]
+        .into_iter()
+        .enumerate()
+    {
+        let queue = format!("{{y{n}}}");
+        let due = time_us(&mut stage.redis) / 1_000 + 300;
+        foreign::offer(&mut stage.redis, &queue, &due.to_string(), [1; 8], "m");
+        let (name, rest) = command.split_once(' ').unwrap_or((command, ""));
+        let command = format!("DQ.{name} {queue} {rest}");
+        let reply = say(&mut client, command.trim_end());
+        assert!(!matches!(reply, Value::Error(_)), "{command}: {reply:?}");
+        take_due(&mut stage.redis, &queue, "m", due);
+    }
+}
+
+#[test]
+fn keys_that_two_names_claim_are_not_delivered() {
+    let config = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&config, "[[queues]]\nname = \"{both}\"\n").unwrap();
+    let mut stage = Stage::new(&[]);
+    offer(&mut stage.broker.client(), &["both", "400", "m"]);
+    stage.broker.signal("KILL");
+    stage.broker.wait(SOON);
+    stage.broker = Broker::with_args(
+        &[
+            "--redis",
+            &stage.url,
+            "--config",
+            config.path().to_str().unwrap(),
+        ],
+        &[],
+    );
+    let mut client = stage.broker.client();
+    eventually("it is overdue", || {
+        (crate::stage::info(&mut client, "both", "oldest_overdue_ms").int() > 400).then_some(())
+    });
+    for queue in ["both", "{both}"] {
+        assert_eq!(
+            call(&mut stage.redis, &["EXISTS", queue]),
+            Value::Int(0),
+            "{queue}"
+        );
+    }
+    let reply = say(&mut client, "DQ.OFFER {both} 0 m").text();
+    assert!(
+        reply.starts_with("BADQUEUE ") && reply.contains("both"),
+        "{reply}"
+    );
+    assert!(
+        stage.broker.log().contains("claim"),
+        "{}",
+        stage.broker.log()
+    );
+    // Without the second claim it goes its way.
+    stage.replace_broker(&[]);
+    assert_eq!(delivered(&mut stage.redis, "both", 1), ["m"]);
 }
