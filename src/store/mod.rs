@@ -205,10 +205,14 @@ impl Store {
     ) -> Result<Answer, StoreError> {
         let closed = || StoreError::Internal("no lane for a call is left".into());
         let _permit = self.permits.acquire().await.map_err(|_| closed())?;
-        let lane = self.free_lanes.borrow_mut().pop().ok_or_else(closed)?;
-        let answer = lane.call(script, keys, args).await;
-        self.free_lanes.borrow_mut().push(lane);
-        answer?.served()
+        let lane = Taken {
+            lane: Some(self.free_lanes.borrow_mut().pop().ok_or_else(closed)?),
+            free: &self.free_lanes,
+        };
+        let Some(used) = &lane.lane else {
+            return Err(closed());
+        };
+        used.call(script, keys, args).await?.served()
     }
 
     /// Runs a script that writes nothing; repeated until the deadline, since that harms nobody.
@@ -250,6 +254,18 @@ impl Store {
         // Side by side: each waits for a Redis that does not answer.
         let links = [&self.offers, &self.calls, &self.transfers];
         futures_util::future::join_all(links.map(|link| link.quit())).await;
+    }
+}
+
+/// A lane in use; free again when dropped, also where the client has gone before its reply came.
+struct Taken<'a> {
+    lane: Option<Lane>,
+    free: &'a RefCell<Vec<Lane>>,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.free.borrow_mut().extend(self.lane.take());
     }
 }
 

@@ -224,6 +224,10 @@ impl Link {
                 Err(self.refused(String::from_utf8_lossy(&data).into_owned()))
             }
             Ok(frame) => Ok(frame),
+            // There is no connection just now: not written, and with one attempt it never will be.
+            Err(error) if error.details() == "Failed to route command." => {
+                Err(LinkError::NotSent(error.to_string()))
+            }
             Err(error) => Err(LinkError::Broken(error.to_string())),
         }
     }

@@ -1,10 +1,11 @@
 //! What commands do to messages on their way: taken out, replaced, moved in time, delivered at
 //! once, taken by payload or in offer order.
 
+use crate::server::Stopped;
 use crate::stage::{
     Stage, call, delivered, due_of, eventually, info, list, offer, say, sorted, take_due, time_us,
 };
-use crate::support::resp::{Value, encode};
+use crate::support::resp::{Client, Value, encode};
 use std::thread;
 
 #[test]
@@ -172,4 +173,38 @@ fn poll_takes_in_offer_order_and_remove_takes_all_while_offers_go_on() {
     assert_eq!(say(&mut client, "DQ.CLEAR q"), Value::Int(4_000));
     offer(&mut client, &["q", "0", "still works"]);
     assert_eq!(delivered(&mut stage.redis, "q", 1), ["still works"]);
+}
+
+/// Goal: a call whose client is gone gives back what it took. Method: more clients than calls may
+/// be under way wait for a Redis that does not answer, and are ended; then others call.
+#[test]
+fn clients_that_are_ended_in_the_middle_of_a_call_take_nothing_with_them() {
+    let mut stage = Stage::alone(&[("redis.call_timeout_ms", "20000")]);
+    let info = say(&mut stage.redis, "INFO server").text();
+    let mut lines = info.lines();
+    let pid = lines.find_map(|line| line.strip_prefix("process_id:"));
+    let pid = pid.unwrap().trim().parse().unwrap();
+    let mut client = stage.broker.client();
+    say(&mut client, "DQ.OFFER q 1h a NAME n");
+    let processed = |client: &mut Client| {
+        let info = say(client, "INFO stats").text();
+        let mut lines = info.lines();
+        let line = lines.find_map(|line| line.strip_prefix("total_commands_processed:"));
+        line.unwrap().trim().parse::<u64>().unwrap()
+    };
+    let stopped = Stopped::new(pid);
+    let before = processed(&mut client);
+    let mut waiting: Vec<Client> = (0..40).map(|_| stage.broker.client()).collect();
+    for other in &mut waiting {
+        other.send(&["DQ.CANCEL", "q", "nobody"]).unwrap();
+    }
+    eventually("all are under way", || {
+        (processed(&mut client) >= before + 41).then_some(())
+    });
+    assert_eq!(say(&mut client, "CLIENT KILL TYPE normal"), Value::Int(40));
+    eventually("all are gone", || {
+        (say(&mut client, "CLIENT LIST").text().lines().count() == 1).then_some(())
+    });
+    drop(stopped);
+    assert_eq!(say(&mut client, "DQ.CANCEL q n"), Value::Int(1));
 }
