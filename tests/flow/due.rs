@@ -87,3 +87,27 @@ fn a_thousand_at_random_times_each_once() {
     assert_eq!(say(&mut client, "DQ.SIZE q"), Value::Int(0));
     assert_eq!(say(&mut stage.redis, "LLEN q"), Value::Int(0));
 }
+
+#[test]
+fn large_messages_are_delivered_in_order_among_small_ones() {
+    let mut stage = Stage::new(&[]);
+    let mut client = stage.broker.client();
+    say(&mut client, "DQ.PAUSE q");
+    let sizes = [1, 16 << 20, 2, 3, 16 << 20, 8 << 20, 5, 16 << 20, 0];
+    for (n, size) in sizes.into_iter().enumerate() {
+        let args: [&[u8]; 4] = [b"DQ.OFFER", b"q", b"0", &vec![n as u8; size]];
+        assert!(
+            matches!(client.call(&args).unwrap(), Value::Bulk(_)),
+            "{size}"
+        );
+    }
+    say(&mut client, "DQ.RESUME q");
+    for (n, size) in sizes.into_iter().enumerate() {
+        let (payload, _) = take(&mut stage.redis, "q");
+        assert!(
+            payload == vec![n as u8; size],
+            "{n}: {} bytes",
+            payload.len()
+        );
+    }
+}

@@ -8,7 +8,7 @@ use crate::stage::{
     take_due, time_us,
 };
 use crate::support::broker::Broker;
-use crate::support::resp::{Client, Value};
+use crate::support::resp::{Client, Value, encode};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -94,6 +94,44 @@ fn a_redis_that_was_killed_and_is_back_delivers_all_once() {
     assert_eq!(sorted(came), sorted(wanted));
     assert_eq!(say(&mut client, "DQ.SIZE q"), Value::Int(0));
     wake_ups_are_heard(&server);
+}
+
+/// A stop does not wait for a Redis that is gone, and still answers what was read.
+#[test]
+fn a_broker_without_its_redis_stops_when_asked() {
+    for stops in [false, true] {
+        let mut server = Server::start();
+        let settings = [
+            ("redis.call_timeout_ms", "500"),
+            ("redis.settle_timeout_ms", "500"),
+        ];
+        let mut broker = Broker::spawn(&server.url(), &settings);
+        let mut client = broker.client();
+        offer(&mut client, &["q", "1h", "m"]);
+        offer(&mut client, &["q", "1", "due while it is away"]);
+        let stopped = stops.then(|| Stopped::new(server.pid()));
+        if !stops {
+            server.kill();
+        }
+        client
+            .send_bytes(&encode(&["DQ.OFFER", "q", "1", "m"]).repeat(100))
+            .unwrap();
+        client.send(&["DQ.SIZE", "q"]).unwrap();
+        // What came before the signal is read before it.
+        assert_eq!(
+            say(&mut broker.client(), "PING"),
+            Value::Simple("PONG".into())
+        );
+        broker.signal("TERM");
+        for n in 0..101 {
+            let text = client.read().unwrap().text();
+            let honest = text.starts_with("UNAVAILABLE ") || text.starts_with("UNCERTAIN ");
+            assert!(honest, "{n}: {text}");
+        }
+        assert_eq!(client.read_to_end().unwrap(), b"");
+        assert!(broker.wait(SOON).success());
+        drop(stopped);
+    }
 }
 
 /// Publications of others are heard: nothing else could make the broker look in time.

@@ -246,3 +246,36 @@ fn on_time_after_the_scripts_were_flushed() {
     }
     assert_eq!(list(&mut stage.redis, "q"), [""; 0]);
 }
+
+/// Nobody offers to them or publishes: all of them are found by the first look at the database.
+#[test]
+fn a_thousand_queues_of_others_are_found_at_the_start() {
+    let mut stage = Stage::new(&[NO_SCAN]);
+    stage.broker.signal("KILL");
+    stage.broker.wait(SOON);
+    let due = due_in(&mut stage, 4_000);
+    for n in 0..1_000 {
+        let member = modern([1; 8], n.to_string().as_bytes());
+        write(
+            &mut stage.redis,
+            &format!("queue-{n}"),
+            &due.to_string(),
+            &member,
+            n % 2 == 0,
+        );
+    }
+    stage.broker = stage.another(&[NO_SCAN]);
+    let found = "delay_broker_known_queues";
+    eventually("all are known", || {
+        (metric(&stage.broker, found) == 1_000.0).then_some(())
+    });
+    let now = due_in(&mut stage, 0);
+    assert!(
+        now < due,
+        "too slow to say anything: {} ms",
+        now - due + 4_000
+    );
+    for n in (0..1_000).rev() {
+        take_due(&mut stage.redis, &format!("queue-{n}"), &n.to_string(), due);
+    }
+}
