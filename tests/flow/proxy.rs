@@ -1,7 +1,7 @@
-//! Stands between broker and Redis, and breaks the link around one chosen request.
+//! Stands between broker and Redis, and breaks the link around chosen requests.
 //!
-//! Keeps: it breaks one request and then only forwards, so that what follows is the broker's
-//! repair.
+//! Keeps: it breaks what it was asked for and otherwise only forwards, so that what follows is the
+//! broker's repair.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -20,6 +20,30 @@ pub enum Break {
 struct Plan {
     needles: Vec<Vec<u8>>,
     how: Break,
+    /// How many such requests pass before one is broken; `None` for the first one and no other.
+    every: Option<usize>,
+    passed: usize,
+}
+
+impl Plan {
+    fn meets(&mut self, bytes: &[u8]) -> Option<Break> {
+        if !self.needles.iter().all(|needle| holds(bytes, needle)) {
+            return None;
+        }
+        self.passed += 1;
+        if self.passed <= self.every.unwrap_or(0) {
+            return None;
+        }
+        self.passed = 0;
+        let how = self.how;
+        if self.every.is_some() {
+            self.how = match how {
+                Break::Reply => Break::Request,
+                Break::Request => Break::Reply,
+            };
+        }
+        Some(how)
+    }
 }
 
 pub struct Proxy {
@@ -56,11 +80,29 @@ impl Proxy {
 
     /// The next request that holds all of these is broken.
     pub fn break_next(&self, needles: &[&str], how: Break) {
-        let needles = needles
-            .iter()
-            .map(|needle| needle.as_bytes().to_vec())
-            .collect();
-        *self.plan.lock().unwrap() = Some(Plan { needles, how });
+        self.plan(needles, how, None);
+    }
+
+    /// After every so many requests that hold this, one is broken, in one way and then the other.
+    pub fn break_every(&self, needle: &str, count: usize) {
+        self.plan(&[needle], Break::Reply, Some(count));
+    }
+
+    /// Only forwards from now on.
+    pub fn mend(&self) {
+        *self.plan.lock().unwrap() = None;
+    }
+
+    fn plan(&self, needles: &[&str], how: Break, every: Option<usize>) {
+        let bytes = |needle: &&str| needle.as_bytes().to_vec();
+        let needles = needles.iter().map(bytes).collect();
+        let plan = Plan {
+            needles,
+            how,
+            every,
+            passed: 0,
+        };
+        *self.plan.lock().unwrap() = Some(plan);
     }
 
     /// How many requests were broken.
@@ -81,10 +123,9 @@ fn serve(
     let swallows = swallowing.clone();
     pump(from_client, to_server, move |bytes| {
         let mut plan = plan.lock().unwrap();
-        let meant = |plan: &&Plan| plan.needles.iter().all(|needle| holds(bytes, needle));
-        let found = plan.as_ref().filter(meant).map(|plan| plan.how);
+        let found = plan.as_mut().and_then(|plan| plan.meets(bytes));
         if found.is_some() {
-            *plan = None;
+            *plan = plan.take().filter(|plan| plan.every.is_some());
             broken.fetch_add(1, Ordering::SeqCst);
         }
         swallows.fetch_or(found == Some(Break::Reply), Ordering::SeqCst);

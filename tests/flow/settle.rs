@@ -6,6 +6,7 @@ use crate::stage::{call, eventually, field_of, list, offer, say};
 use crate::support::broker::Broker;
 use crate::support::redis::{self, Redis};
 use crate::support::resp::{Client, Value};
+use std::thread;
 
 struct Setting {
     broker: Broker,
@@ -170,4 +171,59 @@ fn every_writing_command_is_applied_once_whatever_breaks() {
             });
         }
     }
+}
+
+/// Links that break again and again, around any script: what was acknowledged comes once, what was
+/// refused never, and what is uncertain at most once.
+#[test]
+fn links_that_break_again_and_again_lose_and_double_nothing() {
+    let Setting {
+        broker,
+        proxy,
+        mut redis,
+    } = set_up();
+    proxy.break_every("EVALSHA", 9);
+    let told: Vec<(String, Value)> = thread::scope(|scope| {
+        let offering = |who: usize| {
+            let mut client = broker.client();
+            move || {
+                let offer = |n: usize| {
+                    let (payload, delay) = (format!("{who}-{n}"), (n % 50).to_string());
+                    let reply = call(&mut client, &["DQ.OFFER", "q", &delay, &payload]);
+                    (payload, reply)
+                };
+                (0..100).map(offer).collect::<Vec<_>>()
+            }
+        };
+        let clients: Vec<_> = (0..4).map(|who| scope.spawn(offering(who))).collect();
+        let all = clients
+            .into_iter()
+            .flat_map(|client| client.join().unwrap());
+        all.collect()
+    });
+    assert!(proxy.broken() > 10, "{} were broken", proxy.broken());
+    proxy.mend();
+    let mut client = broker.client();
+    eventually("nothing is pending", || {
+        (say(&mut client, "DQ.SIZE q") == Value::Int(0)).then_some(())
+    });
+    let came = list(&mut redis, "q");
+    let times = |payload: &String| came.iter().filter(|other| *other == payload).count();
+    let mut stored = 0;
+    for (payload, reply) in &told {
+        let text = reply.text();
+        let (least, most) = match reply {
+            Value::Bulk(_) => (1, 1),
+            _ if text.starts_with("UNCERTAIN ") => (0, 1),
+            _ if text.starts_with("UNAVAILABLE ") => (0, 0),
+            _ => panic!("{payload}: {reply:?}"),
+        };
+        stored += least;
+        let times = times(payload);
+        assert!(
+            (least..=most).contains(&times),
+            "{payload} came {times} times: {reply:?}"
+        );
+    }
+    assert!(stored > 300, "only {stored} of 400 were acknowledged");
 }

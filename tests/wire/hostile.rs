@@ -16,7 +16,7 @@ fn others_are_served(place: &Place) {
     other.sends("DQ.OFFER «q» 1h a\r\nDQ.SIZE «q»\r\n");
     other.gets("$30\r\n«id»\r\n:1\r\n");
     assert!(
-        asked.elapsed() < Duration::from_secs(2),
+        asked.elapsed() < Duration::from_secs(5),
         "{:?}",
         asked.elapsed()
     );
