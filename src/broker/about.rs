@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::broker::Broker;
 use crate::metrics::QueueSnapshot;
 use crate::queue::QueueName;
-use crate::scheduler::host::moment;
+use crate::scheduler::served::moment;
 use crate::store::StoreError;
 
 /// Queues that one call reads the numbers of.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use crate::broker::Broker;
 use crate::metrics::WakeCause;
 use crate::queue::{Due, Message, MessageId, MessageRef, QueueName};
-use crate::scheduler::host::moment;
+use crate::scheduler::served::moment;
 use crate::store::StoreError;
 use crate::store::keys::QueueKeys;
 use crate::store::messages::Position;

@@ -15,7 +15,8 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::metrics::WakeCause;
-use crate::scheduler::host::{Host, moment};
+use crate::scheduler::host::Host;
+use crate::scheduler::served::moment;
 use crate::store::keys::{self, QueueKeys};
 use crate::store::{Store, StoreError};
 
