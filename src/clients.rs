@@ -124,7 +124,7 @@ impl Default for About {
 }
 
 impl Client {
-    /// Asks its connection to close; what it has been answered so far is still sent.
+    /// Asks its connection to close; one that asks this of itself is answered first.
     pub fn kill(&self) {
         self.killed.set(true);
         self.wake.notify_one();
