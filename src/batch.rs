@@ -45,7 +45,7 @@ const KEYS_KEPT_MAX: usize = 4_096;
 pub struct Batch {
     groups: RefCell<Vec<Group>>,
     ids: RefCell<Vec<Vec<u64>>>,
-    result: OnceCell<Result<Vec<Outcome>, StoreError>>,
+    result: OnceCell<Vec<Outcome>>,
     done: Notify,
 }
 
@@ -85,10 +85,7 @@ impl Ticket {
 
     /// Calls `with` with the outcome, if there is one yet.
     pub fn outcome<T>(&self, with: impl FnOnce(Told<'_>) -> T) -> Option<T> {
-        let outcomes = match self.batch.result.get()? {
-            Ok(outcomes) => outcomes,
-            Err(error) => return Some(with(Told::Failed(error))),
-        };
+        let outcomes = self.batch.result.get()?;
         let groups = self.batch.groups.borrow();
         let ids = self.batch.ids.borrow();
         let (Some(outcome), Some(group), Some(ids)) = (
@@ -125,8 +122,14 @@ struct Open {
     bytes: usize,
 }
 
-/// Told of every group that was stored: metrics and the scheduler's hint.
+/// Asked of every group before, and told of it when it is stored: metrics and the scheduler's hint.
 pub trait Stored {
+    /// Whether another queue may be offered to.
+    ///
+    /// # Errors
+    /// The refusal that its offers are answered with.
+    fn accepts(&self, keys: &QueueKeys) -> Result<(), StoreError>;
+
     /// `head`: the earliest due time among the group, if it is the queue's head now.
     fn stored(&self, keys: &QueueKeys, messages: u64, head: Option<u64>);
 }
@@ -402,11 +405,11 @@ async fn send(offers: Rc<Offers>, lane: usize) {
     // Nobody pushes into a batch that is no longer open.
     let mut groups = std::mem::take(&mut *batch.groups.borrow_mut());
     let mut ids = std::mem::take(&mut *batch.ids.borrow_mut());
-    let result = match closed {
-        Some(why) => Err(StoreError::Unavailable(why)),
+    let outcomes = match closed {
+        Some(why) => vec![Outcome::Failed(StoreError::Unavailable(why)); groups.len()],
         None => offers.store(lane, &mut groups, &mut ids).await,
     };
-    for (group, outcome) in groups.iter_mut().zip(result.iter().flatten()) {
+    for (group, outcome) in groups.iter_mut().zip(&outcomes) {
         // The payloads are Redis's now.
         group.members = Vec::new();
         if let Outcome::Stored { now_ms, head } = outcome {
@@ -419,7 +422,7 @@ async fn send(offers: Rc<Offers>, lane: usize) {
     *batch.groups.borrow_mut() = groups;
     *batch.ids.borrow_mut() = ids;
     // Set once: a batch is sent once.
-    let _ = batch.result.set(result);
+    let _ = batch.result.set(outcomes);
     batch.done.notify_waiters();
     offers.set_busy(lane, false);
     offers.flush();
@@ -434,38 +437,30 @@ const CLASHES_MAX: usize = 3;
 impl Offers {
     /// Stores the groups of a batch; a message whose id is taken already gets a new id and is
     /// stored again.
-    async fn store(
-        &self,
-        lane: usize,
-        groups: &mut [Group],
-        ids: &mut [Vec<u64>],
-    ) -> Result<Vec<Outcome>, StoreError> {
-        let all: Vec<&Group> = groups.iter().collect();
-        let mut outcomes = self.store.offer(lane, &all).await?;
-        for _ in 0..CLASHES_MAX {
-            let clashed = |(place, outcome)| (outcome == &Outcome::Clash).then_some(place);
-            let places: Vec<usize> = outcomes.iter().enumerate().filter_map(clashed).collect();
+    async fn store(&self, lane: usize, groups: &mut [Group], ids: &mut [Vec<u64>]) -> Vec<Outcome> {
+        let mut outcomes: Vec<Outcome> = groups
+            .iter()
+            .map(|group| match self.stored.accepts(&group.keys) {
+                Ok(()) => Outcome::Clash,
+                Err(refusal) => Outcome::Failed(refusal),
+            })
+            .collect();
+        for attempt in 0..=CLASHES_MAX {
+            let left = |(place, outcome)| (outcome == &Outcome::Clash).then_some(place);
+            let places: Vec<usize> = outcomes.iter().enumerate().filter_map(left).collect();
             if places.is_empty() {
                 break;
             }
-            for &place in &places {
-                if let (Some(group), Some(ids)) = (groups.get_mut(place), ids.get_mut(place)) {
-                    let id = self.ids.next(self.clock.now_us() / 1_000);
-                    *ids = vec![id];
-                    let payload = group
-                        .members
-                        .split_off(member::OVERHEAD.min(group.members.len()));
-                    group.members.clear();
-                    member::pack(&mut group.members, id, &payload);
-                }
+            if attempt > 0 {
+                self.renew(&places, groups, ids);
             }
-            let again: Vec<&Group> = places
+            let some: Vec<&Group> = places
                 .iter()
                 .filter_map(|&place| groups.get(place))
                 .collect();
-            let answered = self.store.offer(lane, &again).await;
+            let answered = self.store.offer(lane, &some).await;
             for (nth, &place) in places.iter().enumerate() {
-                // The others of the batch are stored, whatever becomes of these.
+                // What an earlier call stored is stored, whatever becomes of this one.
                 let outcome = match &answered {
                     Ok(outcomes) => outcomes.get(nth).cloned(),
                     Err(error) => Some(Outcome::Failed(error.clone())),
@@ -475,6 +470,20 @@ impl Offers {
                 }
             }
         }
-        Ok(outcomes)
+        outcomes
+    }
+
+    /// Gives the single messages of these groups new ids.
+    fn renew(&self, places: &[usize], groups: &mut [Group], ids: &mut [Vec<u64>]) {
+        for &place in places {
+            if let (Some(group), Some(ids)) = (groups.get_mut(place), ids.get_mut(place)) {
+                let id = self.ids.next(self.clock.now_us() / 1_000);
+                *ids = vec![id];
+                let header = member::OVERHEAD.min(group.members.len());
+                let payload = group.members.split_off(header);
+                group.members.clear();
+                member::pack(&mut group.members, id, &payload);
+            }
+        }
     }
 }

@@ -64,6 +64,10 @@ pub struct Broker {
 struct Hints(Rc<Host>);
 
 impl Stored for Hints {
+    fn accepts(&self, keys: &QueueKeys) -> Result<(), StoreError> {
+        self.0.accepts(keys)
+    }
+
     fn stored(&self, keys: &QueueKeys, messages: u64, head: Option<u64>) {
         self.0.offered(keys, messages, head);
     }

@@ -374,7 +374,6 @@ impl Connection {
     }
 }
 
-/// The reply of the call under way; never, if there is none.
 /// To close while the client's requests come in would reset the connection, and what it has not
 /// received by then would be lost: so they are read away until it has seen the end too.
 async fn read_away(mut from: impl AsyncRead + Unpin) {
@@ -385,6 +384,7 @@ async fn read_away(mut from: impl AsyncRead + Unpin) {
     }
 }
 
+/// The reply of the call under way; never, if there is none.
 async fn answered(call: Option<&mut Call>) -> Reply {
     match call {
         Some((call, ..)) => call.await,

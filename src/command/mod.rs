@@ -362,6 +362,7 @@ impl From<Failure> for Reply {
                 )
             }
             Failure::Store(error @ StoreError::BadCursor) => format!("ERR {error}"),
+            Failure::Store(error @ StoreError::TooManyQueues { .. }) => format!("TOOMANY {error}"),
             Failure::Store(StoreError::Unavailable(why)) => format!("UNAVAILABLE {why}"),
             Failure::Store(StoreError::Uncertain(why)) => format!("UNCERTAIN {why}"),
             Failure::Store(StoreError::Internal(why)) => format!("INTERNAL {why}"),

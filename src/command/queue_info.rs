@@ -4,7 +4,7 @@
 //! next_due, oldest_overdue_ms, listed, named, quarantined, paused and paused_until (-1 = until
 //! DQ.RESUME; Redisson's own transfer does not know a pause), layout, format, ttl_ms (the least of
 //! the queue's keys: something else set it, and the queue will vanish). Of this broker since
-//! `since` (Unix seconds), equal to the metrics labelled `counted_as` (the queue, or `other` for
+//! `since` (Unix ms), equal to the metrics labelled `counted_as` (the queue, or `other` for
 //! all those beyond the first few): offered, delivered, cancelled, removed, lateness_p50_ms,
 //! lateness_p99_ms, lateness_max_ms.
 //! Errors: BADQUEUE, WRONGTYPE, UNAVAILABLE. Way: `lua/info.lua`.

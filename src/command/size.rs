@@ -1,7 +1,7 @@
 //! `DQ.SIZE queue`: how many messages are pending.
 //!
 //! Replies with the number; what is due but not transferred yet counts, too.
-//! Errors: BADQUEUE, WRONGTYPE, UNAVAILABLE. Way: `lua/size.lua`.
+//! Errors: BADQUEUE, WRONGTYPE, UNAVAILABLE. Way: `lua/info.lua`.
 
 use std::rc::Rc;
 

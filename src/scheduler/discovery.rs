@@ -214,9 +214,7 @@ impl Discovery {
                 .collect();
             if let Ok(heads) = self.store.heads(&timeouts).await {
                 for ((suffix, _), head) in page.iter().zip(heads) {
-                    if let Some(head) = moment(&head) {
-                        self.host.scanned(suffix, head);
-                    }
+                    self.host.scanned(suffix, moment(&head));
                 }
             }
             // Spread over the interval, so that Redis never sees them all at once.

@@ -125,19 +125,26 @@ impl Host {
         }
     }
 
-    /// The safety scan saw this head: nothing happens if the loop waits for it already.
-    pub fn scanned(&self, suffix: &[u8], head: Moment) {
+    /// The safety scan saw this head, or none: nothing happens if the loop waits for it already.
+    pub fn scanned(&self, suffix: &[u8], head: Option<Moment>) {
         let Some(index) = self.index(suffix) else {
             return;
         };
-        let event = if head <= self.now() {
-            Event::Overdue
-        } else {
-            Event::Hint(head)
+        let event = match head {
+            Some(head) if head > self.now() => Event::Hint(head),
+            None if self.is_idle(index) => return,
+            // Overdue; or empty, and the loop waits for what was taken out.
+            Some(_) | None => Event::Overdue,
         };
         if self.tell(index, event) {
             self.metrics.wakeup(WakeCause::Scan);
         }
+    }
+
+    fn is_idle(&self, index: usize) -> bool {
+        let state = self.state.borrow();
+        let served = state.loops.get(index).and_then(Option::as_ref);
+        served.is_none_or(|served| served.state.is_idle())
     }
 
     /// Whether the keys with this suffix are served.
@@ -153,6 +160,18 @@ impl Host {
         self.metrics.wakeup(cause);
         self.tell(index, Event::Hint(due));
         true
+    }
+
+    /// Whether a queue is served, or may be.
+    ///
+    /// # Errors
+    /// `TooManyQueues`.
+    pub fn accepts(&self, keys: &QueueKeys) -> Result<(), StoreError> {
+        let max = self.limits.queues_max;
+        if self.len() < max || self.serves(&keys.suffix()) {
+            return Ok(());
+        }
+        Err(StoreError::TooManyQueues { max })
     }
 
     /// Counts what was offered through this broker, and takes the hint if it made a new head.

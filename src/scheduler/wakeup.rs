@@ -21,8 +21,8 @@ use crate::store::keys;
 use crate::store::redis::{Heard, Subscription};
 
 const PATTERN: &str = "redisson_delay_queue_channel:*";
-/// Without a heartbeat for this long the subscription is made anew.
-pub const SILENCE_MAX: Duration = Duration::from_secs(2);
+/// Without so many heartbeats in a row the subscription is made anew: two seconds by default.
+const SILENT_BEATS_MAX: u32 = 4;
 
 pub struct Wakeup {
     pub host: Rc<Host>,
@@ -90,7 +90,7 @@ impl Wakeup {
             // While Redis is away nothing can be heard; the link brings the subscription back.
             if self.store.heartbeat(&self.channel).await.is_err() {
                 self.heard_at.set(Instant::now());
-            } else if self.heard_at.get().elapsed() > SILENCE_MAX {
+            } else if self.heard_at.get().elapsed() > self.heartbeat * SILENT_BEATS_MAX {
                 tracing::warn!("the subscription to wake-ups is silent; subscribing again");
                 self.heard_at.set(Instant::now());
                 self.subscription.reconnect().await;

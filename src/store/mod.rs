@@ -42,6 +42,12 @@ pub enum StoreError {
     /// Not applied: a key of the queue holds another type.
     #[error("a key of this queue holds another type: {key}")]
     WrongType { key: String },
+    /// Not applied: the broker serves as many queues as it may.
+    #[error(
+        "limits.queues_max, {max}, queues are served already, and this one is not among them: \
+         use one of those, or raise it"
+    )]
+    TooManyQueues { max: usize },
     /// Not applied: a cursor that no page gave.
     #[error("the cursor is not one that a page of this command gave; begin with 0")]
     BadCursor,
@@ -204,7 +210,13 @@ impl Store {
         args: Vec<Bytes>,
     ) -> Result<Answer, StoreError> {
         let closed = || StoreError::Internal("no lane for a call is left".into());
-        let _permit = self.permits.acquire().await.map_err(|_| closed())?;
+        let permit = tokio::time::timeout(self.limits.call_timeout, self.permits.acquire());
+        let Ok(permit) = permit.await else {
+            let why =
+                format!("{CALL_LANES} calls to Redis are under way and none came back in time");
+            return Err(StoreError::Unavailable(why));
+        };
+        let _permit = permit.map_err(|_| closed())?;
         let lane = Taken {
             lane: Some(self.free_lanes.borrow_mut().pop().ok_or_else(closed)?),
             free: &self.free_lanes,

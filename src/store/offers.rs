@@ -33,7 +33,7 @@ pub enum Outcome {
     },
     /// A named offer whose condition (NX, XX) did not hold: nothing was done.
     Unmet,
-    /// Nothing was done: another message has this id already, whoever gave it. Another id will do.
+    /// Nothing was done yet: another message has this id, whoever gave it. Another id will do.
     Clash,
     Failed(StoreError),
 }

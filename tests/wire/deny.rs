@@ -136,3 +136,16 @@ fn admitted(peer: &mut Peer) -> bool {
     peer.tries_to_send("QUIT\r\n");
     peer.gets_until_end() == b"+OK\r\n"
 }
+
+/// One queue more than the broker may serve is refused, alone in its batch.
+#[test]
+fn too_many_queues() {
+    let place = Place::spawn(&[("limits.queues_max", "2")]);
+    let mut peer = place.peer();
+    peer.sends("DQ.OFFER one 1h a\r\nDQ.OFFER two 1h a\r\nDQ.OFFER one 1h b\r\n");
+    peer.gets(&"$30\r\n«id»\r\n".repeat(3));
+    peer.sends("DQ.OFFER three 1h a\r\nDQ.OFFER two 1h b\r\nDQ.SIZE three\r\n");
+    let refused = "-TOOMANY limits.queues_max, 2, queues are served already, and this one is not \
+                   among them: use one of those, or raise it\r\n";
+    peer.gets(&(refused.to_owned() + "$30\r\n«id»\r\n:0\r\n"));
+}
