@@ -40,14 +40,14 @@ if paused_until then
   end
 end
 
--- Due members are the ranks 0..due-1. Read in chunks: the limit in bytes has to be felt before all
--- is read, so a chunk is as large as the members so far say that it may be.
+-- Due members are the ranks 0..due-1. Read in chunks that begin with one and double: the limit in
+-- bytes has to be felt before much is read, and what comes may be larger than what came.
 local due = 0
 if status == 'OK' then
   due = redis.call('ZCOUNT', timeout, '-inf', string.format('%.3f', now_us / 1000))
   due = math.min(due, messages_max)
 end
-local members, taken, bytes, chunk = {}, 0, 0, 8
+local members, taken, bytes, chunk = {}, 0, 0, 1
 local payloads, poison, pushed = {}, {}, 0
 local reply, run_at = { now_us, status, '', paused_until or '', pause_ended_ms, 0 }, 0
 while taken < due do
@@ -75,8 +75,8 @@ while taken < due do
       poison[#poison + 1], poison[#poison + 2] = score, member
     end
   end
-  local fitting = math.floor((bytes_max - bytes) / (bytes / taken)) + 1
-  chunk = math.max(1, math.min(chunk == 8 and 64 or 256, fitting))
+  if bytes >= bytes_max then due = taken end
+  chunk = math.min(2 * chunk, 16)
 end
 
 -- Takes the moved members off the list. A run of them at its head, in whatever order, is trimmed

@@ -394,7 +394,7 @@ impl Host {
                 Ok(done) => {
                     served.troubled(done.trouble());
                     served.delivered(&done, took_us, &self.limits);
-                    done.event()
+                    done.event(took_us, &self.limits)
                 }
                 Err(error) => {
                     if let StoreError::BadQueue { owner } = &error {

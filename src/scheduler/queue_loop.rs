@@ -39,9 +39,15 @@ pub enum Event {
     Hint(Moment),
     /// The armed moment has come.
     Elapsed,
-    /// A transfer answered: it moved something or not, and the head is now due at `next`
-    /// (`None`: nothing is pending; `Some(SCORE_END)` or more: nothing that a timer can wait for).
-    Moved { any: bool, next: Option<Moment> },
+    /// A transfer answered: it moved something or not, and the head is now due at `next` (`None`:
+    /// nothing is pending; `Some(SCORE_END)` or more: nothing that a timer can wait for). The next
+    /// transfer is to begin `rest` ms from now at the earliest, so that others of Redis get their
+    /// share.
+    Moved {
+        any: bool,
+        next: Option<Moment>,
+        rest: u64,
+    },
     /// The queue is paused until this moment, or until somebody resumes it.
     Paused { until: Option<Moment> },
     /// Redis did not answer, or the queue cannot be delivered (wrong type, keys of another name).
@@ -74,6 +80,8 @@ pub struct QueueLoop {
     paused: bool,
     failures: u32,
     fruitless: u32,
+    /// No transfer before this moment, but for a look.
+    rest_until: Moment,
 }
 
 impl QueueLoop {
@@ -86,15 +94,18 @@ impl QueueLoop {
     pub fn on(&mut self, event: Event, now: Moment, backoff: Backoff) -> Next {
         match event {
             Event::Look => self.look(),
-            Event::Overdue if self.in_flight || self.failures > 0 => Next::Stay,
-            Event::Overdue => self.transfer(),
+            Event::Overdue => {
+                let waits = self.in_flight || self.failures > 0 || now < self.rest_until;
+                if waits { Next::Stay } else { self.transfer() }
+            }
             Event::Hint(due) => self.hint(due, now),
             Event::Elapsed => {
                 self.armed = None;
                 self.look()
             }
-            Event::Moved { any, next } => {
+            Event::Moved { any, next, rest } => {
                 self.answered();
+                self.rest_until = now + rest;
                 self.failures = 0;
                 self.fruitless = if any {
                     0
@@ -141,7 +152,7 @@ impl QueueLoop {
             self.hinted = Some(self.hinted.map_or(due, |other| other.min(due)));
             return Next::Stay;
         }
-        let due = due.max(self.throttled_until(now));
+        let due = due.max(self.throttled_until(now)).max(self.rest_until);
         // A paused queue ends its pause by a timer or a look; one that failed waits its time out.
         let answered = self.armed.is_some_and(|armed| armed <= due);
         if self.paused || self.failures > 0 || answered || due >= SCORE_END {
@@ -176,8 +187,8 @@ impl QueueLoop {
     }
 
     fn wait_for(&mut self, due: Moment, now: Moment) -> Next {
-        match due {
-            SCORE_END.. => Next::Sleep,
+        match due.max(self.rest_until) {
+            _ if due >= SCORE_END => Next::Sleep,
             due if due <= now => self.transfer(),
             due => self.wait_until(due),
         }
@@ -212,7 +223,13 @@ mod tests {
     };
 
     fn moved(any: bool, next: Option<Moment>) -> Event {
-        Event::Moved { any, next }
+        let rest = 0;
+        Event::Moved { any, next, rest }
+    }
+
+    fn rested(next: Option<Moment>, rest: u64) -> Event {
+        let any = true;
+        Event::Moved { any, next, rest }
     }
 
     /// Each row is a life: at `now` this happens, and that is to be done.
@@ -284,6 +301,20 @@ mod tests {
                     (1, Look, Stay),
                     (2, moved(true, Some(900)), Transfer),
                     (3, moved(false, Some(900)), WaitUntil(900)),
+                ],
+            ),
+            (
+                "a long transfer is followed by a rest, whatever is due",
+                &[
+                    (0, Look, Transfer),
+                    (20, rested(Some(0), 20), WaitUntil(40)),
+                    (25, Hint(0), Stay),
+                    (30, Overdue, Stay),
+                    (40, Elapsed, Transfer),
+                    (50, rested(None, 20), End),
+                    (55, Hint(0), WaitUntil(70)),
+                    (60, Look, Transfer),
+                    (61, rested(Some(90), 10), WaitUntil(90)),
                 ],
             ),
             (

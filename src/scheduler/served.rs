@@ -16,6 +16,9 @@ use crate::store::keys::QueueKeys;
 /// never made smaller: from here on its time is that of the pass over the list.
 const TRANSFER_MESSAGES_MIN: u64 = 100;
 
+/// After a transfer that took longer than it may, as much time is left to others, up to this.
+const REST_MAX_MS: u64 = 250;
+
 /// One queue that the broker serves.
 pub(super) struct Served {
     pub(super) suffix: Bytes,
@@ -94,7 +97,8 @@ impl Transferred {
         never.then(|| format!("the score of the head, {}, is no time in ms", self.next))
     }
 
-    pub(super) fn event(&self) -> Event {
+    /// What it means for the loop; it took so long.
+    pub(super) fn event(&self, took_us: u64, limits: &Limits) -> Event {
         match self.paused_until {
             Some(until) => Event::Paused {
                 until: u64::try_from(until).ok(),
@@ -104,6 +108,11 @@ impl Transferred {
                 Event::Moved {
                     any,
                     next: moment(&self.next),
+                    rest: if took_us > limits.transfer_us_max {
+                        (took_us / 1_000).min(REST_MAX_MS)
+                    } else {
+                        0
+                    },
                 }
             }
         }
