@@ -78,11 +78,6 @@ impl Ticket {
         }
     }
 
-    /// Whether another ticket is of the same batch.
-    pub fn same_batch(&self, other: &Self) -> bool {
-        Rc::ptr_eq(&self.batch, &other.batch)
-    }
-
     /// Calls `with` with the outcome, if there is one yet.
     pub fn outcome<T>(&self, with: impl FnOnce(Told<'_>) -> T) -> Option<T> {
         let outcomes = self.batch.result.get()?;

@@ -85,11 +85,6 @@ impl Answer {
         Ok(String::from_utf8_lossy(&self.bytes()?).into_owned())
     }
 
-    /// The next element as it came.
-    pub fn next_frame(&mut self) -> Option<BytesFrame> {
-        self.rest.next()
-    }
-
     /// The answer of TIME: seconds and microseconds.
     pub fn time(frame: &BytesFrame) -> Option<u64> {
         let BytesFrame::Array { data, .. } = frame else {
