@@ -217,3 +217,12 @@ fn works_again(peer: &mut Peer) {
     };
     eventually(offered, |answer| answer.starts_with('$'));
 }
+
+/// A Redis that lacks a command which a script needs answers what no script expects.
+#[test]
+fn an_answer_that_no_script_expects() {
+    let (_redis, broker) = start(&["--rename-command", "PTTL", ""]);
+    let mut peer = Peer::connect(&broker);
+    peer.sends("DQ.OFFER «q» 1h a\r\nDQ.SIZE «q»\r\nDQ.CONTAINS «q» a\r\n");
+    peer.gets("$30\r\n«id»\r\n-INTERNAL Redis answered: «text»\r\n*1\r\n:1\r\n");
+}
