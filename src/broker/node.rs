@@ -9,6 +9,7 @@ use crate::snowflake::{NODES, Snowflake};
 /// A node number is claimed for so long, and refreshed long before.
 const NODE_EXPIRY: Duration = Duration::from_secs(60);
 const NODE_REFRESH: Duration = Duration::from_secs(15);
+
 /// Claims a node number and holds on to it, for ever; without one nothing is stored.
 pub(super) async fn hold_node(broker: Rc<Broker>, ids: Rc<Snowflake>, token: String) {
     let expiry_ms = NODE_EXPIRY.as_millis() as u64;

@@ -51,8 +51,8 @@ pub fn interval(queues: usize, base: Duration) -> Duration {
 pub struct Discovery {
     host: Rc<Host>,
     store: Rc<Store>,
-    /// Names that the configuration or a command gives to a suffix: they go before a guess.
-    names: RefCell<HashMap<Bytes, Bytes>>,
+    /// Names that the configuration gives to a suffix: they go before a guess.
+    configured: HashMap<Bytes, Bytes>,
     heard: RefCell<VecDeque<Bytes>>,
     heard_set: RefCell<HashSet<Bytes>>,
     guessed: RefCell<HashSet<Bytes>>,
@@ -66,13 +66,13 @@ impl Discovery {
         store: Rc<Store>,
         configured: impl Iterator<Item = Bytes>,
     ) -> Rc<Self> {
-        let names = configured
+        let configured = configured
             .map(|name| (keys::suffix_of(&name), name))
             .collect();
         Rc::new(Self {
             host,
             store,
-            names: RefCell::new(names),
+            configured,
             heard: RefCell::default(),
             heard_set: RefCell::default(),
             guessed: RefCell::default(),
@@ -97,9 +97,8 @@ impl Discovery {
 
     /// Takes up the queue of a suffix, under its configured, recorded or guessed name.
     async fn take_up(&self, suffix: &Bytes) -> Result<(), StoreError> {
-        let known = self.names.borrow().get(suffix).cloned();
-        let name = match known {
-            Some(name) => name,
+        let name = match self.configured.get(suffix) {
+            Some(name) => name.clone(),
             None => match self.store.recorded_name(suffix).await? {
                 Some(name) if keys::suffix_of(&name) == *suffix => name,
                 _ => self.guess(suffix),

@@ -44,13 +44,12 @@ impl Wakeup {
             .await;
     }
 
-    fn on(&self, heard: Heard) -> bool {
+    fn on(&self, heard: Heard) {
         match heard {
             Heard::Published { channel, message } => {
                 if channel == self.channel {
                     self.heard_at.set(Instant::now());
-                } else if let Some(suffix) = keys::suffix("redisson_delay_queue_channel", &channel)
-                {
+                } else if let Some(suffix) = keys::suffix(keys::CHANNEL, &channel) {
                     self.published(suffix, &message);
                 }
             }
@@ -67,7 +66,6 @@ impl Wakeup {
                 self.host.look_at_all(WakeCause::Subscribe);
             }
         }
-        true
     }
 
     fn published(&self, suffix: &[u8], message: &[u8]) {

@@ -181,11 +181,6 @@ impl Store {
         self.is_up()
     }
 
-    /// The link for what is not urgent and writes nothing of a queue.
-    pub fn calls(&self) -> &Link {
-        &self.calls
-    }
-
     /// The keys of a queue that a command names. The keys of `{x}` would be taken for those of `x`
     /// by whoever finds them: the first command that names it records the name.
     async fn keys(&self, queue: &QueueName) -> Result<QueueKeys, StoreError> {

@@ -389,14 +389,9 @@ impl Subscription {
         Ok(Self { client })
     }
 
-    /// Listens until `heard` says stop by returning false. `channel` holds no `*`, `?`, `[` or
+    /// Listens until the client library ends. `channel` holds no `*`, `?`, `[` or
     /// `\\`.
-    pub async fn listen(
-        &self,
-        pattern: &'static str,
-        channel: &str,
-        heard: impl Fn(Heard) -> bool,
-    ) {
+    pub async fn listen(&self, pattern: &'static str, channel: &str, heard: impl Fn(Heard)) {
         use tokio::sync::broadcast::error::RecvError;
         let mut connections = self.client.reconnect_rx();
         let mut messages = self.client.message_rx();
@@ -424,9 +419,7 @@ impl Subscription {
                     Err(RecvError::Closed) => return,
                 },
             };
-            if !heard(event) {
-                return;
-            }
+            heard(event);
         }
     }
 

@@ -208,3 +208,44 @@ fn clients_that_are_ended_in_the_middle_of_a_call_take_nothing_with_them() {
     drop(stopped);
     assert_eq!(say(&mut client, "DQ.CANCEL q n"), Value::Int(1));
 }
+
+/// Goal: two messages never become one, whoever gave the other its id. Method: a foreign client
+/// takes every first id that this broker can give in the next seconds, with the same payload.
+#[test]
+fn a_message_whose_id_is_taken_gets_another() {
+    const EPOCH_MS: u64 = 1_704_067_200_000;
+    let mut stage = Stage::alone(&[]);
+    let mut client = stage.broker.client();
+    let node = say(&mut stage.redis, "KEYS delay_broker_node:*").texts();
+    let node: u64 = node[0].rsplit(':').next().unwrap().parse().unwrap();
+    let from_ms = time_us(&mut stage.redis) / 1_000;
+    let mut commands = Vec::new();
+    for ms in from_ms..from_ms + 10_000 {
+        let id = ((ms - EPOCH_MS) << 22 | node << 12).to_be_bytes();
+        let member = [&[8][..], &id, &1_u64.to_le_bytes(), b"x"].concat();
+        let key = "redisson_delay_queue_timeout:{q}";
+        let due = (from_ms + 3_600_000).to_string();
+        commands.extend(encode(&[
+            b"ZADD".as_slice(),
+            key.as_bytes(),
+            due.as_bytes(),
+            &member,
+        ]));
+    }
+    stage.redis.send_bytes(&commands).unwrap();
+    for _ in 0..10_000 {
+        assert_eq!(stage.redis.read().unwrap(), Value::Int(1));
+    }
+    let ids: std::collections::BTreeSet<String> = (0..20)
+        .map(|_| offer(&mut client, &["q", "2h", "x"]))
+        .collect();
+    assert!(
+        time_us(&mut stage.redis) / 1_000 < from_ms + 10_000,
+        "the ids that were taken are used up: nothing was tried"
+    );
+    assert_eq!(ids.len(), 20);
+    assert_eq!(say(&mut client, "DQ.SIZE q"), Value::Int(10_020));
+    for id in &ids {
+        assert_eq!(call(&mut client, &["DQ.CANCEL", "q", id]), Value::Int(1));
+    }
+}
