@@ -2,15 +2,18 @@
 
 ARGS ?=
 
-.PHONY: help run test interop bench lint redis
+.PHONY: help run test versions interop redisson containers bench lint redis
 
 help:
-	@echo "make run      build, start the broker with a Redis of its own, say what to type next"
-	@echo "make test     all tests, each process with a Redis of its own"
-	@echo "make interop  clients of other languages against a debug build (needs python3, node, npm)"
-	@echo "make bench    offers, lateness, idle cost and drains, measured beside Redis itself"
-	@echo "make lint     formatting and clippy, as CI asks for"
-	@echo "All but lint install redis-server first where it is missing (Debian), or say what to install."
+	@echo "make run         build, start the broker with a Redis of its own, say what to type next"
+	@echo "make test        all tests, each process with a Redis of its own"
+	@echo "make versions    tests on Redis 6.2 and on Valkey (needs python3, make, a C compiler, Debian)"
+	@echo "make interop     clients of other languages against a debug build; says which language is missing"
+	@echo "make redisson    Redisson itself in eight versions (needs a JDK, maven, faketime); part of interop"
+	@echo "make bench       offers, lateness, idle cost and drains, measured beside Redis itself"
+	@echo "make containers  image and compose file, built and run (needs a Docker daemon)"
+	@echo "make lint        formatting and clippy, as CI asks for"
+	@echo "run, test, bench, interop and redisson install redis-server first where it is missing (Debian), or say what to install."
 
 # `exec` all the way down: Ctrl-C reaches the broker itself, and make waits for its stop.
 run: redis
@@ -19,17 +22,31 @@ run: redis
 test: redis
 	cargo test --locked
 
+# Builds the one and downloads the other.
+versions:
+	@tests/redis-versions
+
 # Rows side by side with Redis itself: ARGS='--help' lists them, ARGS=--quick is a smoke test.
 bench: redis
 	cargo bench --locked --bench load -- $(ARGS)
 
-# Downloads the clients, at pinned versions, from their registries.
+# Downloads the clients, at pinned versions, from their registries. ARGS='redis-py Jedis' runs those.
 interop: redis
-	@tests/interop/run
+	@tests/interop/run $(ARGS)
+	@$(if $(ARGS),,$(MAKE) --no-print-directory redisson)
+
+# Each version from Maven Central, once. ARGS='4.7.0 clock' runs what has these words in its name.
+redisson: redis
+	cargo test --quiet --locked --test redisson -- $(ARGS)
+
+# Pulls the images that the two files name, where they are missing.
+containers:
+	@tests/containers/run
 
 lint:
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
+	cargo clippy --locked --test redisson -- -D warnings
 
 redis:
 	@.ci/install-redis

@@ -50,9 +50,11 @@ local function take(member, score)
 end
 
 -- What only the zset has counts after all that is listed. `met` members leave the list's head.
-local met, page = 0, nil
-while not full and met < met_max and redis.call('EXISTS', timeout) == 1 do
-  page = redis.call('LRANGE', list, met, met + math.min(count, 8) - 1)
+-- Large members are read one by one: none that does not fit, but the last.
+local met, page, step = 0, nil, 1
+local function goes_on() return not full and (bytes < bytes_max or #reply == 2) end
+while goes_on() and met < met_max and redis.call('EXISTS', timeout) == 1 do
+  page = redis.call('LRANGE', list, met, met + math.min(count, step) - 1)
   for i = 1, #page do
     local score = redis.call('ZSCORE', timeout, page[i])
     if full or (score and not take(page[i], score)) then
@@ -62,8 +64,9 @@ while not full and met < met_max and redis.call('EXISTS', timeout) == 1 do
     met = met + 1
   end
   if #page == 0 then break end
+  step = 32 * bytes <= bytes_max * (#reply - 2) and 8 or 1
 end
-while not full and #poison < met_max do
+while goes_on() and #poison < met_max do
   local head = redis.call('ZRANGE', timeout, 0, 0, 'WITHSCORES')
   if not head[1] or not take(head[1], head[2]) then break end
 end

@@ -39,8 +39,11 @@ end
 
 local reply, bytes, named = { now_us, 'OK', 0 }, 0, redis.call('EXISTS', ids) == 1
 local read_to = math.min(last, rank + count)
-while rank < read_to do
-  local found = redis.call('ZRANGE', timeout, rank, math.min(rank + 8, read_to) - 1, 'WITHSCORES')
+-- Large members are read one by one: none that does not fit, but the last.
+local step = 1
+while rank < read_to and (bytes < bytes_max or #reply == 3) do
+  local page_to = math.min(rank + step, read_to) - 1
+  local found = redis.call('ZRANGE', timeout, rank, page_to, 'WITHSCORES')
   for i = 1, #found, 2 do
     local member, name = found[i], nil
     bytes = bytes + #member
@@ -56,6 +59,7 @@ while rank < read_to do
     reply[size + 1], reply[size + 2], reply[size + 3] = member, found[i + 1], name or ''
     rank = rank + 1
   end
+  step = 96 * bytes < bytes_max * (#reply - 3) and 8 or 1
 end
 if rank < last then reply[3] = 1 end
 return reply

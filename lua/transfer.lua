@@ -10,10 +10,12 @@
 -- ARGV[1]  text  queue
 -- ARGV[2]  int   messages_max
 -- ARGV[3]  int   bytes_max      of members; one message is moved however large
--- RETURN   { now_us, 'OK' | 'PAUSED', next, paused_until, pause_ended_ms, quarantined, moved... },
+-- RETURN   { now_us, 'OK' | 'PAUSED', next, paused_until, pause_ended_ms, quarantined, shared,
+--            each, moved... },
 --          { now_us, 'WRONGTYPE', key }, { now_us, 'BADQUEUE', true name }
 --          next: score of the head, '' if none. paused_until: '', ms, or -1 (until resumed).
 --          pause_ended_ms: when the last pause ended, 0 if there was none. quarantined: how many.
+--          shared, each: what taking them off the list cost, as _strike.lua says
 --          moved: score, count, score, count... of what reached the destination, in its order
 -- COST     O(log pending) for each message while the list is in due order; else one pass over the
 --          list in all, for each message where ids are not in order. Nothing due: nothing written
@@ -49,7 +51,7 @@ if status == 'OK' then
 end
 local members, taken, bytes, chunk = {}, 0, 0, 1
 local payloads, poison, pushed = {}, {}, 0
-local reply, run_at = { now_us, status, '', paused_until or '', pause_ended_ms, 0 }, 0
+local reply, run_at = { now_us, status, '', paused_until or '', pause_ended_ms, 0, 0, 0 }, 0
 while taken < due do
   local found = redis.call('ZRANGE', timeout, taken, math.min(taken + chunk, due) - 1, 'WITHSCORES')
   for i = 1, #found, 2 do
@@ -107,12 +109,12 @@ local function trim()
     ended, page_size = #page < size, 64
   end
   if run > 0 then redis.call('LTRIM', list, run, -1) end
-  if not left or (ended and not stays) then return end
+  if not left or (ended and not stays) then return 0, 0 end
   local rest = {}
   for i = 1, taken do
     if left[members[i]] then rest[#rest + 1] = members[i] end
   end
-  strike(list, rest)
+  return strike(list, rest)
 end
 
 if taken > 0 then
@@ -124,7 +126,7 @@ if taken > 0 then
   for from = 1, #poison, 1000 do
     redis.call('ZADD', quarantine, unpack(poison, from, math.min(from + 999, #poison)))
   end
-  trim()
+  reply[7], reply[8] = trim()
   if redis.call('EXISTS', ids) == 1 then
     local named = {}
     for i = 1, taken do

@@ -23,9 +23,13 @@ pub struct Args {
     /// File of settings, in TOML; config/default.toml names them all
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where Redis clients connect; port 0 picks a free one [default: 127.0.0.1:7379]
+    /// Where Redis clients connect; port 0 picks a free one, "" = nowhere (with --tls-listen)
+    /// [default: 127.0.0.1:7379]
     #[arg(long, global = true, value_name = "ADDR:PORT")]
     listen: Option<String>,
+    /// Where Redis clients connect with TLS [default: nowhere]
+    #[arg(long, global = true, value_name = "ADDR:PORT")]
+    tls_listen: Option<String>,
     /// Where /metrics, /healthz, /readyz are answered; "" = nowhere [default: 127.0.0.1:7380]
     #[arg(long, global = true, value_name = "ADDR:PORT")]
     http: Option<String>,
@@ -61,6 +65,7 @@ impl Args {
     pub fn layers(self) -> Layers {
         let flags = [
             ("server.listen", self.listen),
+            ("server.tls_listen", self.tls_listen),
             ("http.listen", self.http),
             ("redis.url", self.redis),
             ("managed.data_dir", self.data_dir),

@@ -181,16 +181,18 @@ impl Offers {
     }
 
     /// Whether the open batch takes another message. Where it does not, wait for [`Offers::room`]:
-    /// the connection stops reading, and TCP pushes back.
-    pub fn has_room(&self) -> bool {
-        let open = self.open.borrow();
-        open.messages < self.limits.messages_max && open.bytes < self.limits.bytes_max
+    /// the connection stops reading, and TCP pushes back. There is as much room again for
+    /// connections that have `few` offers in it: the others cannot fill that.
+    pub fn has_room(&self, few: bool) -> bool {
+        let (open, times) = (self.open.borrow(), if few { 2 } else { 1 });
+        open.messages < times * self.limits.messages_max
+            && open.bytes < times * self.limits.bytes_max
     }
 
     /// Waits until a batch was sent. Safe to cancel.
     pub async fn room(&self) {
         let room = self.room.notified();
-        if !self.has_room() {
+        if !self.has_room(false) {
             room.await;
         }
     }

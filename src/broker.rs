@@ -4,6 +4,7 @@
 //! It owns the parts (store, offers, scheduler) and the order in which they start and stop. What
 //! commands do stands in `broker/pending.rs` and `broker/about.rs`; offers go to [`Offers`].
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -19,22 +20,26 @@ use crate::batch::{self, Offers, Stored};
 use crate::clients::Clients;
 use crate::clock::Clock;
 use crate::config::{Config, MemberFormat};
+use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::queue::{Due, NameMode};
 use crate::scheduler::discovery::Discovery;
 use crate::scheduler::host::{self, Host};
 use crate::scheduler::queue_loop::Backoff;
-use crate::scheduler::wakeup::Wakeup;
+use crate::scheduler::wakeup::{self, Wakeup};
 use crate::snowflake::Snowflake;
 use crate::store::keys::QueueKeys;
 use crate::store::redis::{Backend, LinkContext, Subscription};
 use crate::store::{self, Store, StoreError};
+use crate::turns::Turns;
 
 mod about;
+mod audited;
 mod node;
 mod pending;
 
 pub use about::{QueueInfo, QueueRow, ServerInfo};
+use audited::Audited;
 use node::{hold_node, token};
 
 /// Histograms hold a sample of each observation until this is done.
@@ -42,22 +47,39 @@ const METRICS_UPKEEP: Duration = Duration::from_secs(5);
 /// Payload bytes that one transfer moves, about: a copy of a few milliseconds.
 const TRANSFER_BYTES_MAX: u64 = 4 << 20;
 pub struct Broker {
-    pub config: Rc<Config>,
+    /// As in effect: SIGHUP changes some of it.
+    config: RefCell<Rc<Config>>,
     pub metrics: Metrics,
     pub clients: Clients,
+    /// What the buffers of all connections hold.
+    pub memory: Rc<Memory>,
+    pub turns: Turns,
     pub started: Instant,
-    /// The port that clients connect to, once it is known.
-    pub tcp_port: Cell<u16>,
+    /// The ports that clients connect to, once they are known: without and with TLS, 0 = none.
+    pub ports: Cell<(u16, u16)>,
     /// Commands that were run since the start.
     pub commands: Cell<u64>,
+    pub audited: Audited,
     token: String,
     store: Rc<Store>,
     offers: Rc<Offers>,
     host: Rc<Host>,
     subscription: Rc<Subscription>,
+    /// The subscription to wake-ups is heard.
+    listens: Rc<Cell<bool>>,
+    /// No more work is to be sent here.
+    pub stopping: Cell<bool>,
     /// Cancelled when a part failed that the broker cannot do without.
     pub failed: CancellationToken,
     tasks: RefCell<Vec<JoinHandle<()>>>,
+}
+
+/// For what is said at the end of the grace time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unfinished {
+    pub commands: usize,
+    pub offers: usize,
+    pub transfers: usize,
 }
 
 /// What batches tell of what they stored.
@@ -85,6 +107,7 @@ impl Broker {
         let stepped = Rc::new(Notify::new());
         let failed = CancellationToken::new();
         let token = token();
+        let user = backend.user().map(str::to_owned);
         let context = LinkContext {
             backend,
             connect_timeout: Duration::from_millis(config.redis.connect_timeout_ms),
@@ -92,6 +115,7 @@ impl Broker {
             clock,
             metrics: metrics.clone(),
             stepped: stepped.clone(),
+            told: Rc::default(),
         };
         let limits = store::Limits {
             call_timeout: context.call_timeout,
@@ -122,6 +146,8 @@ impl Broker {
             Rc::new(Hints(host.clone())),
         ));
         let discovery = Discovery::new(host.clone(), store.clone(), formats.into_keys());
+        let live = Rc::new(Cell::new(false));
+        metrics.link_up(wakeup::LINK, false);
         let wakeup = Rc::new(Wakeup {
             host: host.clone(),
             discovery: discovery.clone(),
@@ -130,27 +156,41 @@ impl Broker {
             channel: format!("delay_broker_heartbeat:{token}"),
             heartbeat: Duration::from_millis(config.scheduler.heartbeat_ms),
             heard_at: Cell::new(tokio::time::Instant::now()),
+            metrics: metrics.clone(),
+            live: live.clone(),
+            subscribed_before: Cell::new(false),
         });
         let scan = Duration::from_millis(config.scheduler.scan_interval_ms);
+        let mode = config.redis.audit;
+        let limits = &config.limits;
+        let reply_max = limits.reply_bytes_max.max(limits.payload_bytes_max);
+        let memory = Memory::new(limits.buffers_bytes_max, reply_max);
         let broker = Rc::new(Self {
-            config,
+            config: RefCell::new(config),
             metrics: metrics.clone(),
             clients: Clients::default(),
+            memory,
+            turns: Turns::default(),
             started: Instant::now(),
-            tcp_port: Cell::new(0),
+            ports: Cell::default(),
             commands: Cell::new(0),
+            audited: Audited::new(mode),
             token: token.clone(),
             store,
             offers,
             host: host.clone(),
             subscription,
+            listens: live,
+            stopping: Cell::new(false),
             failed: failed.clone(),
             tasks: RefCell::default(),
         });
         let tasks = [
             tokio::task::spawn_local(hold_node(broker.clone(), ids, token)),
             tokio::task::spawn_local(configure(broker.clone())),
+            tokio::task::spawn_local(audited::audit(broker.clone(), user)),
             tokio::task::spawn_local(wakeup.clone().listen()),
+            tokio::task::spawn_local(wakeup.clone().retry()),
             tokio::task::spawn_local(wakeup.beat()),
             tokio::task::spawn_local(discovery.clone().listen()),
             tokio::task::spawn_local(discovery.clone().search()),
@@ -175,15 +215,43 @@ impl Broker {
         Ok(broker)
     }
 
-    /// Whether commands can be served: Redis is reachable and a node number is claimed.
+    pub fn config(&self) -> Rc<Config> {
+        self.config.borrow().clone()
+    }
+
+    /// What CONFIG GET and INFO show from now on; who uses a setting is told by `server`.
+    pub fn set_config(&self, config: Rc<Config>) {
+        self.config.replace(config);
+    }
+
+    /// Whether commands can be served: Redis is reachable, a node number is claimed, and the audit
+    /// found nothing that refuses. The scheduler runs as long as the process does.
     ///
     /// # Errors
     /// What is missing.
     pub fn ready(&self) -> Result<(), String> {
-        if !self.store.is_up() {
-            return Err("Redis cannot be reached".into());
+        if self.stopping.get() {
+            return Err("the broker is stopping".into());
         }
-        self.offers.closed().map_or(Ok(()), Err)
+        if !self.store.is_up() {
+            return Err(format!("Redis cannot be reached{}", self.store.why_down()));
+        }
+        if let Some(why) = self.offers.closed() {
+            return Err(why);
+        }
+        let refusal = self.audited.refusal();
+        refusal.map_or(Ok(()), |why| {
+            Err(format!("the audit refuses this Redis: {why}"))
+        })
+    }
+
+    /// How well it is ready. A subscription that is not heard is no reason to send work elsewhere:
+    /// own offers are timed all the same, and the scan finds those of others.
+    pub fn readiness(&self) -> Result<&'static str, String> {
+        self.ready().map(|()| match self.listens.get() {
+            true => "ready",
+            false => "ready, but wake-ups are not heard: what others offer is found by the scan",
+        })
     }
 
     /// Waits until it is ready, at most so long.
@@ -207,9 +275,15 @@ impl Broker {
         self.store.quit().await;
     }
 
-    /// Offers that have no outcome yet, for what is said at the end of the grace time.
-    pub fn waiting(&self) -> usize {
-        self.offers.waiting()
+    /// What is not finished: commands that are not answered yet, offers among them that wait for
+    /// their batch, and transfers under way.
+    pub fn unfinished(&self) -> Unfinished {
+        let clients = self.clients.list();
+        Unfinished {
+            commands: clients.iter().map(|client| client.owed.get()).sum(),
+            offers: self.offers.waiting(),
+            transfers: self.host.transfers(),
+        }
     }
 
     // Offers.
@@ -229,8 +303,10 @@ impl Broker {
         self.offers.push_named(queue, due, payload, name, mode)
     }
 
-    pub fn moffer(&self, queue: &[u8], messages: &[(Due, &[u8])]) -> Ticket {
-        self.offers.push_all(queue, messages.iter().copied())
+    pub fn moffer(&self, queue: &[u8], messages: &[(Due, Cow<'_, [u8]>)]) -> Ticket {
+        let messages = messages.iter();
+        self.offers
+            .push_all(queue, messages.map(|(due, payload)| (*due, &payload[..])))
     }
 
     /// The open batch: connections push into it and flush it once after each read.
@@ -255,7 +331,7 @@ fn host_limits(config: &Config) -> host::Limits {
 
 /// Records the configured queues once Redis is there.
 async fn configure(broker: Rc<Broker>) {
-    for queue in &broker.config.queues {
+    for queue in &broker.config().queues {
         let name = Bytes::from(queue.name.clone());
         loop {
             match broker.store.configure(&name, word(queue.format)).await {

@@ -35,6 +35,7 @@ impl Clients {
             created: now,
             active: Cell::new(now),
             about: RefCell::default(),
+            owed: Cell::new(0),
             killed: Cell::new(false),
             wake: Notify::new(),
         });
@@ -97,6 +98,8 @@ pub struct Client {
     /// When it last sent something.
     pub active: Cell<Instant>,
     pub about: RefCell<About>,
+    /// Its commands that are not answered yet.
+    pub owed: Cell<usize>,
     killed: Cell<bool>,
     wake: Notify,
 }
@@ -134,9 +137,15 @@ impl Client {
         self.killed.get()
     }
 
-    /// Waits until somebody wants the connection closed. Safe to cancel: the flag stays.
-    pub async fn killed(&self) {
-        while !self.killed.get() {
+    /// Tells its connection that settings have changed.
+    pub fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    /// Waits until somebody wants the connection closed, or it to look at its settings. Safe to
+    /// cancel: what was not seen yet is seen with the next call.
+    pub async fn woken(&self) {
+        if !self.killed.get() {
             self.wake.notified().await;
         }
     }

@@ -7,19 +7,33 @@
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use ::config::{Value, ValueKind};
+use ::config::Value;
 use regex::bytes::Regex;
 
+mod change;
 mod layers;
+mod queues;
+mod redis_url;
+mod tls;
 
+pub use change::{Change, RELOADED};
 pub use layers::{ConfigError, ConfigErrors, DEFAULTS, Layers};
-use layers::{HIDDEN, Reader, names, one_of, text};
+use layers::{HIDDEN, Reader, names, text};
+pub use queues::{MemberFormat, Queue};
+use queues::{check_queues, parse_queues};
+pub use redis_url::{Place, RedisUrl};
+pub use tls::Tls;
+use tls::TlsKeys;
+
+use crate::pem;
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 const GIB: u64 = 1024 * MIB;
+/// Settings that hold a secret, or can.
+const SECRETS: [&str; 2] = ["server.password", "redis.url"];
 /// Milliseconds of a day: the bound of waits, where more is a mistake in the unit.
 const DAY_MS: u64 = 86_400_000;
 
@@ -42,7 +56,9 @@ pub struct Config {
 
 #[derive(Debug, Clone)]
 pub struct Server {
-    pub listen: SocketAddr,
+    /// `None`: nowhere; then `tls` is there.
+    pub listen: Option<SocketAddr>,
+    pub tls: Option<Tls>,
     pub password: Option<Secret>,
     pub protected_mode: bool,
     pub clients_max: usize,
@@ -77,9 +93,28 @@ pub struct Limits {
 pub struct Redis {
     /// `None`: a managed one.
     pub url: Option<RedisUrl>,
+    pub tls: RedisTls,
+    pub audit: Audit,
     pub call_timeout_ms: u64,
     pub settle_timeout_ms: u64,
     pub connect_timeout_ms: u64,
+}
+
+/// PEM files for `rediss://`, each of which could be read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RedisTls {
+    /// `None`: the roots of the system.
+    pub ca: Option<PathBuf>,
+    /// Certificate and key to show to Redis.
+    pub client: Option<(PathBuf, PathBuf)>,
+}
+
+/// What a finding of the audit may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Audit {
+    Refuse,
+    Warn,
+    Off,
 }
 
 #[derive(Debug, Clone)]
@@ -143,20 +178,6 @@ pub struct Metrics {
     pub queues_max: usize,
 }
 
-/// A queue that needs something else than the rest.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Queue {
-    pub name: String,
-    pub format: MemberFormat,
-}
-
-/// How members are written; both are always read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MemberFormat {
-    Modern,
-    Legacy,
-}
-
 /// Text that is never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
@@ -170,64 +191,6 @@ impl Secret {
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(HIDDEN)
-    }
-}
-
-/// The URL of one Redis; shown without user and password.
-#[derive(Clone, PartialEq, Eq)]
-pub struct RedisUrl(String);
-
-impl RedisUrl {
-    /// With the password in it: for the connection only.
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-
-    fn parse(url: &str) -> Result<Self, String> {
-        const FORM: &str = "must be redis://[[user:]password@]host[:port][/database], \
-                            rediss://... for TLS, or redis+unix:///path";
-        let (scheme, rest) = url.split_once("://").ok_or(FORM)?;
-        let (_, place) = rest.rsplit_once('@').unwrap_or(("", rest));
-        let (host, path) = place.split_once('/').unwrap_or((place, ""));
-        let fits = match scheme {
-            "redis+unix" | "unix" => !path.is_empty(),
-            "redis" | "rediss" => {
-                let (name, port) = match host.rsplit_once(':') {
-                    Some((name, port)) if !port.ends_with(']') => (name, port),
-                    _ => (host, "6379"),
-                };
-                let port_fits = port.parse::<u16>().is_ok_and(|port| port > 0);
-                let database_fits = path.is_empty() || path.parse::<u16>().is_ok();
-                !name.is_empty() && port_fits && database_fits
-            }
-            _ => false,
-        };
-        let scheme = if scheme == "unix" {
-            "redis+unix"
-        } else {
-            scheme
-        };
-        if fits {
-            Ok(Self(format!("{scheme}://{rest}")))
-        } else {
-            Err(FORM.to_owned())
-        }
-    }
-}
-
-impl fmt::Display for RedisUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (scheme, rest) = self.0.split_once("://").unwrap_or(("redis", &self.0));
-        match rest.rsplit_once('@') {
-            Some((_, place)) => write!(f, "{scheme}://{HIDDEN}@{place}"),
-            None => f.write_str(&self.0),
-        }
-    }
-}
-
-impl fmt::Debug for RedisUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }
 
@@ -268,6 +231,7 @@ impl Config {
             queues_max: keys.size("metrics.queues_max", 0..=100_000),
         };
         check_ports(&mut keys, &server, &redis, &managed, &http);
+        check_queues(&mut keys, &queues, &limits);
         let settings = keys.finish()?;
         Ok(Self {
             server,
@@ -284,7 +248,17 @@ impl Config {
         })
     }
 
-    /// The settings in effect as a file that says the same, but for the secrets.
+    /// Where a running broker answers HTTP, `None` for nowhere. No other setting is checked: who
+    /// asks for a broker's health, as a container does, need not know the file that it was given.
+    pub fn http_listen(layers: Layers) -> Result<Option<SocketAddr>, ConfigErrors> {
+        let mut keys = Reader::new(layers)?;
+        let listen = keys.read("http.listen", parse_listen, show_listen);
+        keys.pass_over_the_rest();
+        keys.finish().map(|_| listen)
+    }
+
+    /// The settings in effect as a file that says the same, but for the secrets: what holds one is
+    /// a comment, so that nobody takes the words in its place for the secret itself.
     pub fn effective(&self) -> String {
         let mut file = String::new();
         let mut current = "";
@@ -294,6 +268,10 @@ impl Config {
                 file.push_str(&format!("\n[{section}]\n"));
                 current = section;
             }
+            let hidden = SECRETS.contains(&setting.as_str()) && holds_hidden(value);
+            if hidden {
+                file.push_str("# A secret: set it again, here or in the environment.\n# ");
+            }
             file.push_str(&format!("{key} = {value}\n"));
         }
         file
@@ -302,15 +280,15 @@ impl Config {
 
 impl Server {
     fn read(keys: &mut Reader) -> Self {
-        let parse = |value: &Value| parse_listen(value)?.ok_or_else(|| LISTEN_RULE.to_owned());
+        let listen = keys.read("server.listen", parse_listen, show_listen);
+        let tls = TlsKeys::read(keys);
+        let (tls_listen, certified) = (tls.listen, tls.client_ca.is_some());
         let server = Self {
-            listen: keys.read("server.listen", parse, |listen| show_listen(&Some(*listen))),
+            listen,
+            tls: tls.open(keys),
             password: keys.read_secret("server.password", parse_password, |password| {
-                if password.is_some() {
-                    HIDDEN.to_owned()
-                } else {
-                    String::new()
-                }
+                let hidden = password.as_ref().map_or("", |_| HIDDEN);
+                hidden.to_owned()
             }),
             protected_mode: keys.flag("server.protected_mode"),
             clients_max: keys.size("server.clients_max", 1..=1_000_000),
@@ -324,16 +302,44 @@ impl Server {
                 toml::Value::Array(strings.collect())
             }),
         };
-        let open = !server.listen.ip().is_loopback();
-        if open && server.protected_mode && server.password.is_none() {
-            keys.refuse(
-                "server.listen",
-                server.listen,
-                "an address that others can reach needs server.password; \
-                 server.protected_mode = false allows it without",
-            );
+        if listen.is_none() && tls_listen.is_none() {
+            let rule = "may be empty only where server.tls_listen says where clients connect";
+            keys.refuse("server.listen", "\"\"", rule);
+        }
+        for (key, address, rule) in server.unprotected(tls_listen, certified) {
+            keys.refuse(key, address, rule);
         }
         server
+    }
+
+    /// Listeners that others could use without saying who they are, with the rule they break.
+    fn unprotected(
+        &self,
+        tls: Option<SocketAddr>,
+        certified: bool,
+    ) -> Vec<(&'static str, SocketAddr, String)> {
+        let listeners = [
+            ("server.listen", self.listen, "server.password"),
+            (
+                "server.tls_listen",
+                tls.filter(|_| !certified),
+                "server.password or server.tls_client_ca_file",
+            ),
+        ];
+        let open = |listen: Option<SocketAddr>| listen.filter(|at| !at.ip().is_loopback());
+        let rule = |wants| {
+            format!(
+                "an address that others can reach needs {wants}; \
+                 server.protected_mode = false allows it without"
+            )
+        };
+        if !self.protected_mode || self.password.is_some() {
+            return Vec::new();
+        }
+        let named = listeners.into_iter();
+        named
+            .filter_map(|(key, listen, wants)| Some((key, open(listen)?, rule(wants))))
+            .collect()
     }
 }
 
@@ -387,15 +393,78 @@ impl Redis {
             "" => Ok(None),
             url => RedisUrl::parse(url).map(Some),
         };
+        let url = keys.read_secret("redis.url", parse, |url: &Option<RedisUrl>| {
+            url.as_ref().map_or_else(String::new, RedisUrl::to_string)
+        });
+        let tls = RedisTls::read(keys, url.as_ref().is_some_and(RedisUrl::tls));
+        let audit = [
+            ("refuse", Audit::Refuse),
+            ("warn", Audit::Warn),
+            ("off", Audit::Off),
+        ];
         Self {
-            url: keys.read_secret("redis.url", parse, |url: &Option<RedisUrl>| {
-                url.as_ref().map_or_else(String::new, RedisUrl::to_string)
-            }),
+            url,
+            tls,
+            audit: keys.choice("redis.audit", &audit),
             call_timeout_ms: keys.whole("redis.call_timeout_ms", 10..=DAY_MS),
             settle_timeout_ms: keys.whole("redis.settle_timeout_ms", 10..=DAY_MS),
             connect_timeout_ms: keys.whole("redis.connect_timeout_ms", 10..=DAY_MS),
         }
     }
+}
+
+impl RedisTls {
+    fn read(keys: &mut Reader, tls: bool) -> Self {
+        let certificates = |path: &Path| pem::certificates(path).map(drop);
+        let ca = file(keys, "redis.tls_ca_file", certificates);
+        let cert = file(keys, "redis.tls_cert_file", certificates);
+        let key = file(keys, "redis.tls_key_file", |path| {
+            pem::private_key(path).map(drop)
+        });
+        let named = [
+            ("redis.tls_ca_file", &ca, None),
+            (
+                "redis.tls_cert_file",
+                &cert,
+                Some(("redis.tls_key_file", &key)),
+            ),
+            (
+                "redis.tls_key_file",
+                &key,
+                Some(("redis.tls_cert_file", &cert)),
+            ),
+        ];
+        for (name, path, partner) in named {
+            let Some(path) = path else { continue };
+            if !tls {
+                let rule = "is for TLS only, and redis.url does not begin with rediss://";
+                keys.refuse(name, path.display(), rule);
+            } else if let Some((other, None)) = partner {
+                let rule = format!("needs {other} beside it");
+                keys.refuse(name, path.display(), rule);
+            }
+        }
+        Self {
+            ca,
+            client: cert.zip(key),
+        }
+    }
+}
+
+/// The path of a file that the broker reads; empty = none.
+fn file(
+    keys: &mut Reader,
+    key: &str,
+    readable: impl Fn(&Path) -> Result<(), String>,
+) -> Option<PathBuf> {
+    let parse = |value: &Value| match text(value)?.as_str() {
+        "" => Ok(None),
+        path => readable(Path::new(path)).map(|()| Some(PathBuf::from(path))),
+    };
+    keys.read(key, parse, |path| {
+        let path = path.clone().unwrap_or_default();
+        toml::Value::String(path.display().to_string())
+    })
 }
 
 impl Managed {
@@ -404,7 +473,6 @@ impl Managed {
             "" => Err("must be a directory".to_owned()),
             path => Ok(PathBuf::from(path)),
         };
-        let show_path = |path: &PathBuf| toml::Value::String(path.display().to_string());
         let fsync = [
             ("always", AppendFsync::Always),
             ("everysec", AppendFsync::EverySec),
@@ -412,18 +480,12 @@ impl Managed {
         ];
         let port = keys.whole("managed.port", 0..=65_535);
         Self {
-            data_dir: keys.read("managed.data_dir", parse_dir, show_path),
+            data_dir: keys.read("managed.data_dir", parse_dir, |path| {
+                show_path(&Some(path.clone()))
+            }),
             port: u16::try_from(port).unwrap_or_default(),
             appendfsync: keys.choice("managed.appendfsync", &fsync),
-            program: keys.read(
-                "managed.program",
-                |value| {
-                    Ok(Some(text(value)?)
-                        .filter(|path| !path.is_empty())
-                        .map(PathBuf::from))
-                },
-                |program| show_path(&program.clone().unwrap_or_default()),
-            ),
+            program: keys.read("managed.program", parse_path, show_path),
         }
     }
 }
@@ -482,61 +544,10 @@ impl Scheduler {
     }
 }
 
-impl Queue {
-    const FORMATS: [(&str, MemberFormat); 2] = [
-        ("modern", MemberFormat::Modern),
-        ("legacy", MemberFormat::Legacy),
-    ];
+const HIDDEN_RULE: &str = "is what stands in place of a secret where it is shown; set the secret";
 
-    fn shown(&self) -> toml::Value {
-        let format = if self.format == MemberFormat::Legacy {
-            "legacy"
-        } else {
-            "modern"
-        };
-        let keys = [("name", self.name.as_str()), ("format", format)];
-        let pairs = keys.map(|(key, text)| (key.to_owned(), toml::Value::String(text.to_owned())));
-        toml::Value::Table(pairs.into_iter().collect())
-    }
-}
-
-fn parse_queues(value: &Value) -> Result<Vec<Queue>, String> {
-    const RULE: &str = "must be tables with name and format, and can be set in a file only";
-    let ValueKind::Array(tables) = &value.kind else {
-        return Err(RULE.to_owned());
-    };
-    let mut queues: Vec<Queue> = Vec::new();
-    for table in tables {
-        let ValueKind::Table(keys) = &table.kind else {
-            return Err(RULE.to_owned());
-        };
-        if let Some(unknown) = keys
-            .keys()
-            .find(|key| !["name", "format"].contains(&key.as_str()))
-        {
-            return Err(format!(
-                "{unknown} is not a setting of a queue; name and format are"
-            ));
-        }
-        let name = keys.get("name").map(text).transpose()?.unwrap_or_default();
-        if name.is_empty() {
-            return Err("each table needs a name".to_owned());
-        }
-        if queues.iter().any(|queue| queue.name == name) {
-            return Err(format!("{name:?} is named twice"));
-        }
-        let format = keys
-            .get("format")
-            .map(|value| one_of(&Queue::FORMATS, value));
-        let format = format
-            .transpose()
-            .map_err(|rule| format!("the format of {name:?} {rule}"))?;
-        queues.push(Queue {
-            name,
-            format: format.unwrap_or(MemberFormat::Modern),
-        });
-    }
-    Ok(queues)
+fn holds_hidden(value: &toml::Value) -> bool {
+    value.as_str().is_some_and(|text| text.contains(HIDDEN))
 }
 
 const LISTEN_RULE: &str = "must be address:port, such as 127.0.0.1:7379 or [::1]:7379";
@@ -560,20 +571,33 @@ fn show_listen(listen: &Option<SocketAddr>) -> toml::Value {
     toml::Value::String(listen.map_or_else(String::new, |listen| listen.to_string()))
 }
 
+/// Empty = none.
+fn parse_path(value: &Value) -> Result<Option<PathBuf>, String> {
+    let path = text(value)?;
+    Ok((!path.is_empty()).then(|| PathBuf::from(path)))
+}
+
+fn show_path(path: &Option<PathBuf>) -> toml::Value {
+    let path = path.as_deref().unwrap_or(Path::new(""));
+    toml::Value::String(path.display().to_string())
+}
+
 fn parse_password(value: &Value) -> Result<Option<Secret>, String> {
     let password = text(value)?;
-    Ok(if password.is_empty() {
-        None
-    } else {
-        Some(Secret(password))
-    })
+    if password == HIDDEN {
+        return Err(HIDDEN_RULE.to_owned());
+    }
+    Ok((!password.is_empty()).then_some(Secret(password)))
 }
 
 fn parse_commands(value: &Value) -> Result<Vec<String>, String> {
-    Ok(names(value)?
-        .iter()
-        .map(|name| name.to_uppercase())
-        .collect())
+    let names = names(value)?;
+    let upper: Vec<String> = names.iter().map(|name| name.to_uppercase()).collect();
+    let known = |name: &str| crate::command::TABLE.iter().any(|spec| spec.name == name);
+    match upper.iter().find(|name| !known(name)) {
+        Some(unknown) => Err(format!("must be names of commands; {unknown:?} is none")),
+        None => Ok(upper),
+    }
 }
 
 fn parse_pattern(value: &Value) -> Result<Option<Regex>, String> {
@@ -581,27 +605,31 @@ fn parse_pattern(value: &Value) -> Result<Option<Regex>, String> {
     if pattern.is_empty() {
         return Ok(None);
     }
-    let error = |error: regex::Error| format!("must be a regular expression: {error}");
+    let error = |error: regex::Error| {
+        // The lines before the last repeat the pattern, with a mark below.
+        let text = error.to_string();
+        let last = text.lines().last().unwrap_or_default();
+        format!("must be a regular expression: {last}")
+    };
     Regex::new(&pattern).map(Some).map_err(error)
 }
 
 /// Each of our own listeners needs a port of its own (0 is always free).
 fn check_ports(keys: &mut Reader, server: &Server, redis: &Redis, managed: &Managed, http: &Http) {
-    let rule = |other: &str| format!("must not be the port of {other}");
-    if let Some(listen) = http.listen
-        && listen.port() != 0
-        && listen.port() == server.listen.port()
-    {
-        keys.refuse("http.listen", listen, rule("server.listen"));
-    }
-    if redis.url.is_none() && managed.port != 0 {
-        if managed.port == server.listen.port() {
-            keys.refuse("managed.port", managed.port, rule("server.listen"));
-        } else if http
-            .listen
-            .is_some_and(|listen| listen.port() == managed.port)
-        {
-            keys.refuse("managed.port", managed.port, rule("http.listen"));
+    let port = |listen: Option<SocketAddr>| listen.map_or(0, |listen| listen.port());
+    let shown = |listen: Option<SocketAddr>| listen.map_or_else(String::new, |l| l.to_string());
+    let tls = server.tls.as_ref().map(|tls| tls.listen);
+    let own_redis = if redis.url.is_none() { managed.port } else { 0 };
+    let ports = [
+        ("server.listen", shown(server.listen), port(server.listen)),
+        ("server.tls_listen", shown(tls), port(tls)),
+        ("http.listen", shown(http.listen), port(http.listen)),
+        ("managed.port", own_redis.to_string(), own_redis),
+    ];
+    for (at, (key, value, port)) in ports.iter().enumerate().filter(|(_, row)| row.2 != 0) {
+        let same = ports.iter().take(at).find(|row| row.2 == *port);
+        if let Some((other, ..)) = same {
+            keys.refuse(key, value, format!("must not be the port of {other}"));
         }
     }
 }

@@ -1,9 +1,9 @@
 //! `/metrics`, `/healthz` and `/readyz` over HTTP, on a thread of their own.
 //!
 //! Knows neither metrics nor queues: it passes a request to the broker's thread through a bounded
-//! channel and waits for the text. Keeps: scrapes cost the broker's thread nothing but the answer;
-//! whatever that thread does, `/healthz` says that the process lives, and no request waits
-//! longer than its bound.
+//! channel and waits for the answer. Keeps: scrapes cost the broker's thread no more than reading
+//! what it holds, the text is made here; whatever that thread does, `/healthz` says that the
+//! process lives, and no request waits longer than its bound.
 
 use std::convert::Infallible;
 use std::io::{self, Read, Write};
@@ -25,13 +25,15 @@ use tokio::time::{sleep, timeout};
 use tracing::warn;
 
 /// What the broker's thread is asked.
-#[derive(Debug)]
 pub enum HttpRequest {
-    /// All metrics as text.
-    Metrics(oneshot::Sender<String>),
-    /// Whether work can be taken; if not, why.
-    Ready(oneshot::Sender<Result<(), String>>),
+    /// All metrics.
+    Metrics(oneshot::Sender<Render>),
+    /// Whether work can be taken, and how; if not, why.
+    Ready(oneshot::Sender<Result<&'static str, String>>),
 }
+
+/// Makes the text of all metrics, on this thread.
+pub type Render = Box<dyn FnOnce() -> String + Send>;
 
 /// Below the ten seconds after which Prometheus gives up.
 const METRICS_WITHIN: Duration = Duration::from_secs(8);
@@ -139,7 +141,7 @@ async fn answer(
         "/" => text(StatusCode::OK, INDEX),
         "/healthz" => text(StatusCode::OK, "ok\n"),
         "/readyz" => match ask(requests, HttpRequest::Ready, READY_WITHIN).await {
-            Ok(Ok(())) => text(StatusCode::OK, "ready\n"),
+            Ok(Ok(how)) => text(StatusCode::OK, format!("{how}\n")),
             Ok(Err(why)) => text(
                 StatusCode::SERVICE_UNAVAILABLE,
                 format!("not ready: {why}\n"),
@@ -150,8 +152,8 @@ async fn answer(
             ),
         },
         "/metrics" => match ask(requests, HttpRequest::Metrics, METRICS_WITHIN).await {
-            Ok(metrics) => {
-                let mut response = text(StatusCode::OK, metrics);
+            Ok(render) => {
+                let mut response = text(StatusCode::OK, render());
                 let version = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
                 response.headers_mut().insert(CONTENT_TYPE, version);
                 response
@@ -261,7 +263,7 @@ mod tests {
     #[test]
     fn paths() {
         let server = serve(|request| match request {
-            HttpRequest::Metrics(reply) => drop(reply.send("name 1\n".to_owned())),
+            HttpRequest::Metrics(reply) => drop(reply.send(Box::new(|| "name 1\n".to_owned()))),
             HttpRequest::Ready(reply) => drop(reply.send(Err("Redis is away".to_owned()))),
         });
         #[rustfmt::skip]
@@ -315,7 +317,7 @@ mod tests {
     fn ready() {
         let server = serve(|request| match request {
             HttpRequest::Metrics(reply) => drop(reply),
-            HttpRequest::Ready(reply) => drop(reply.send(Ok(()))),
+            HttpRequest::Ready(reply) => drop(reply.send(Ok("ready"))),
         });
         assert!(get(&server, "GET", "/readyz").ends_with("ready\n"));
         assert_eq!(health(server.address), Ok(()));

@@ -56,6 +56,10 @@ pub mod scheduler;
 
 pub mod queue;
 
+pub mod encoding;
+
+pub mod audit;
+
 pub mod snowflake;
 
 pub mod clock;
@@ -64,7 +68,15 @@ pub mod clients;
 
 pub mod memory;
 
+pub mod turns;
+
 pub mod config;
+
+pub mod reload;
+
+pub mod tls;
+
+pub mod pem;
 
 pub mod metrics;
 
@@ -77,5 +89,7 @@ pub mod listen;
 pub mod logs;
 
 pub mod shutdown;
+
+pub mod systemd;
 
 pub mod glob;

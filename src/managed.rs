@@ -28,7 +28,7 @@ use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 use tracing::{error, info, warn};
 
-use crate::config;
+use crate::{audit, config};
 
 mod ask;
 
@@ -49,12 +49,12 @@ const LOADED_WITHIN: Duration = Duration::from_secs(3600);
 const STOPPED_WITHIN: Duration = Duration::from_secs(30);
 /// Between two looks at something that takes milliseconds.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// A Redis of a broker that was killed has opened its socket by then, or is gone.
+const PORT_FREE_WITHIN: Duration = Duration::from_secs(1);
 const RESTART_WAIT_MIN: Duration = Duration::from_millis(100);
 const RESTART_WAIT_MAX: Duration = Duration::from_secs(10);
 /// A Redis that ran so long starts the waits anew.
 const STEADY_AFTER: Duration = Duration::from_secs(60);
-/// Effects replication, ACLs as we need them, ZRANGE's forms.
-const VERSION_MIN: (u32, u32) = (6, 2);
 
 #[derive(Debug, thiserror::Error)]
 pub enum ManagedError {
@@ -102,6 +102,11 @@ pub enum ManagedError {
         "the Redis in {path} did not stop: {answer}; it keeps running, the next start adopts it"
     )]
     NotStopped { path: PathBuf, answer: String },
+    #[error(
+        "the Redis in {path} could not write its append-only file (is the disk full?), and has \
+         stopped: the last of what was acknowledged may be lost; see its log {log}"
+    )]
+    NotSaved { path: PathBuf, log: PathBuf },
     #[error("the Redis in {path} stopped with {status}; see its log {log}")]
     StoppedBadly {
         path: PathBuf,
@@ -181,8 +186,8 @@ impl Managed {
         if since.elapsed() >= STEADY_AFTER {
             self.restart_wait = RESTART_WAIT_MIN;
         }
-        let data_dir = self.data_dir.display();
-        error!(%data_dir, "the managed Redis ended ({how}); starting it again");
+        let (data_dir, log) = (self.data_dir.display(), tail(&self.data_dir.join(LOG)));
+        error!(%data_dir, "the managed Redis ended ({how}), and is started again; its log:\n{log}");
         let down = Instant::now();
         loop {
             sleep(self.restart_wait).await;
@@ -201,6 +206,10 @@ impl Managed {
         let path = self.data_dir.clone();
         let asked_at = Instant::now();
         let pid = self.pid();
+        // It ends well whatever becomes of its last write.
+        let persistence = ask(&self.socket, "INFO persistence", ANSWER_MAX).await;
+        let unsaved = matches!(persistence, Ok(Answer::Text(text))
+            if text.contains("aof_last_write_status:err"));
         loop {
             // NOSAVE is about the snapshot, which is off; the append-only file is flushed.
             let answer = ask(&self.socket, "SHUTDOWN NOSAVE", STOPPED_WITHIN).await;
@@ -231,30 +240,53 @@ impl Managed {
                 return Err(ManagedError::StoppedBadly { path, status, log });
             }
         } else if let Some(pid) = pid {
-            while runs_in(pid, &self.data_dir) {
+            while self.runs(pid) {
                 if asked_at.elapsed() > STOPPED_WITHIN {
                     return Err(not_stopped());
                 }
                 sleep(LOOK_EVERY).await;
             }
         }
+        if unsaved {
+            let log = path.join(LOG);
+            return Err(ManagedError::NotSaved { path, log });
+        }
         info!(data_dir = %path.display(), "the managed Redis has stopped, everything on disk");
         Ok(())
     }
 
+    fn runs(&self, pid: i32) -> bool {
+        runs_in(pid, &self.data_dir, self.settings.program.as_deref())
+    }
+
     async fn adopt_or_spawn(&mut self) -> Result<(), ManagedError> {
         self.child = None;
-        self.adopted = self.somebody_listens().await?;
+        let begun = Instant::now();
+        loop {
+            self.adopted = self.somebody_listens().await?;
+            if self.adopted {
+                // One that was dying may have taken a connection, and is gone then.
+                if self.wait_ready(None).await? {
+                    break;
+                }
+                continue;
+            }
+            // One that is starting, or dying, may have the port and no socket.
+            if self.port == 0 || port_is_free(self.port) {
+                break;
+            }
+            if begun.elapsed() > PORT_FREE_WITHIN {
+                return Err(ManagedError::PortTaken { port: self.port });
+            }
+            sleep(LOOK_EVERY).await;
+        }
         if self.adopted {
-            self.wait_ready(None).await?;
             self.agree().await;
         } else {
             let program = find_program(self.settings.program.as_deref())?;
             check_version(&program).await?;
             if self.port == 0 {
                 self.port = free_port()?;
-            } else if !port_is_free(self.port) {
-                return Err(ManagedError::PortTaken { port: self.port });
             }
             let mut starting = Starting {
                 child: Some(self.spawn(&program)?),
@@ -278,7 +310,7 @@ impl Managed {
                 return Ok(true);
             }
             match self.pid() {
-                Some(pid) if runs_in(pid, &self.data_dir) => {
+                Some(pid) if self.runs(pid) => {
                     if begun.elapsed() > STOPPED_WITHIN {
                         return Err(ManagedError::NoSocket {
                             path: self.data_dir.clone(),
@@ -309,7 +341,6 @@ impl Managed {
             ("--unixsocket", SOCKET.into()),
             ("--unixsocketperm", "700".into()),
             ("--port", self.port.to_string().into()),
-            ("--bind", "127.0.0.1 -::1".into()),
             ("--appendonly", "yes".into()),
             ("--appendfsync", self.settings.appendfsync.word().into()),
             // The append-only file has everything; snapshots would only cost memory and time.
@@ -320,6 +351,8 @@ impl Managed {
             ("--daemonize", "no".into()),
         ];
         Command::new(program)
+            // Three arguments: Redis 6 takes two addresses in one for one.
+            .args(["--bind", "127.0.0.1", "-::1"])
             .args(
                 settings
                     .into_iter()
@@ -335,12 +368,13 @@ impl Managed {
             .map_err(cannot)
     }
 
-    async fn wait_ready(&self, mut starting: Option<&mut Starting>) -> Result<(), ManagedError> {
+    /// False if it is gone; never for one that was started.
+    async fn wait_ready(&self, mut starting: Option<&mut Starting>) -> Result<bool, ManagedError> {
         let begun = Instant::now();
         let mut told_loading = false;
         loop {
             let (answer, longest) = match ask(&self.socket, "PING", ANSWER_MAX).await {
-                Ok(Answer::Text(text)) if text == "PONG" => return Ok(()),
+                Ok(Answer::Text(text)) if text == "PONG" => return Ok(true),
                 Ok(Answer::Refused(text)) if text.starts_with("LOADING") => {
                     if !told_loading {
                         info!("the managed Redis loads its data");
@@ -350,6 +384,7 @@ impl Managed {
                 }
                 Ok(Answer::Text(text) | Answer::Refused(text)) => (text, ANSWER_WITHIN),
                 Ok(Answer::Closed) => ("it closes connections".to_owned(), ANSWER_WITHIN),
+                Err(error) if starting.is_none() && gone(&error) => return Ok(false),
                 Err(error) => (error.to_string(), ANSWER_WITHIN),
             };
             if let Some(starting) = starting.as_deref_mut() {
@@ -517,9 +552,17 @@ fn gone(error: &io::Error) -> bool {
     )
 }
 
-/// Whether the process lives and works in this directory; its number may long be another's.
-fn runs_in(pid: i32, data_dir: &Path) -> bool {
-    std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == data_dir)
+/// Whether the process lives, works in this directory and is a server by its name, `program`'s if
+/// that was set; its number may long be another's, which may well work there too.
+fn runs_in(pid: i32, data_dir: &Path, program: Option<&Path>) -> bool {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let set = program.and_then(Path::file_name).unwrap_or_default();
+    let set = set.to_string_lossy();
+    // The kernel keeps 15 bytes of a name.
+    let is_set = !set.is_empty() && set.starts_with(name.trim_end());
+    let is_server = is_set || ["redis", "valkey"].iter().any(|part| name.contains(part));
+    let works_in = std::fs::read_link(format!("/proc/{pid}/cwd"));
+    is_server && works_in.is_ok_and(|cwd| cwd == data_dir)
 }
 
 fn port_is_free(port: u16) -> bool {
@@ -575,7 +618,7 @@ async fn check_version(program: &Path) -> Result<(), ManagedError> {
         .stdout;
     let text = String::from_utf8_lossy(&output);
     match version_of(&text) {
-        Some(version) if version >= VERSION_MIN => Ok(()),
+        Some(version) if version >= audit::VERSION_MIN => Ok(()),
         _ => {
             let version = text.trim().to_owned();
             Err(ManagedError::TooOld {
@@ -588,11 +631,8 @@ async fn check_version(program: &Path) -> Result<(), ManagedError> {
 
 /// From `Redis server v=7.0.15 sha=...`; Valkey counts on from 7.2.
 fn version_of(text: &str) -> Option<(u32, u32)> {
-    let version = text
-        .split_whitespace()
-        .find_map(|word| word.strip_prefix("v="))?;
-    let mut numbers = version.split('.').map(str::parse);
-    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+    let mut words = text.split_whitespace();
+    audit::version_of(words.find_map(|word| word.strip_prefix("v="))?)
 }
 
 fn tail(path: &Path) -> String {

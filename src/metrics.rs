@@ -7,7 +7,6 @@
 
 use std::collections::HashMap;
 use std::fmt::Write;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Label, Level, Metadata, Recorder, Unit};
@@ -15,8 +14,10 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 use metrics_exporter_prometheus::{PrometheusHandle, PrometheusRecorder};
 
 mod lateness;
+pub mod process;
+mod queue;
 
-use lateness::Lateness;
+pub use queue::{QueueMetrics, QueueSnapshot, Reading};
 
 /// One metric as users see it.
 #[derive(Debug)]
@@ -38,7 +39,7 @@ pub enum Kind {
 macro_rules! metrics_table {
     ($($id:ident: $kind:ident $unit:ident $name:literal [$($label:literal)*] $help:literal;)*) => {
         $(const $id: Spec = Spec {
-            name: concat!("delay_broker_", $name),
+            name: $name,
             kind: Kind::$kind,
             unit: Unit::$unit,
             labels: &[$($label),*],
@@ -50,42 +51,81 @@ macro_rules! metrics_table {
 }
 
 metrics_table! {
-    OFFERED: Counter Count "messages_offered_total" ["queue"]
+    OFFERED: Counter Count "delay_broker_messages_offered_total" ["queue"]
         "Messages stored by this broker.";
-    DELIVERED: Counter Count "messages_delivered_total" ["queue"]
+    DELIVERED: Counter Count "delay_broker_messages_delivered_total" ["queue"]
         "Due messages that this broker moved to their list.";
-    CANCELLED: Counter Count "messages_cancelled_total" ["queue"]
+    CANCELLED: Counter Count "delay_broker_messages_cancelled_total" ["queue"]
         "Messages taken out by DQ.CANCEL.";
-    REMOVED: Counter Count "messages_removed_total" ["queue"]
+    REMOVED: Counter Count "delay_broker_messages_removed_total" ["queue"]
         "Messages taken out by payload, by polling or by clearing.";
-    QUARANTINED: Counter Count "messages_quarantined_total" ["queue"]
-        "Members that could not be read and were put aside.";
-    LATENESS: Histogram Seconds "lateness_seconds" ["queue"]
+    QUARANTINED: Counter Count "delay_broker_messages_quarantined_total" ["queue"]
+        "Members that could not be read and were put aside at their delivery.";
+    LATENESS: Histogram Seconds "delay_broker_lateness_seconds" ["queue"]
         "Redis's time at delivery minus the due time, of what this broker delivered.";
-    PENDING: Gauge Count "queue_pending" ["queue"]
-        "Messages that are not due yet, read from Redis at the scrape.";
-    READY: Gauge Count "queue_ready" ["queue"]
-        "Due messages in the list that no consumer has taken, read from Redis at the scrape.";
-    KNOWN_QUEUES: Gauge Count "known_queues" []
+    PENDING: Gauge Count "delay_broker_queue_pending" ["queue"]
+        "Messages that were offered and not delivered, read from Redis at the scrape.";
+    READY: Gauge Count "delay_broker_queue_ready" ["queue"]
+        "Delivered messages that no consumer has taken, read from Redis at the scrape.";
+    OVERDUE: Gauge Seconds "delay_broker_queue_oldest_overdue_seconds" ["queue"]
+        "How long the head of the queue has been due, 0 if it is not; of other the longest.";
+    PAUSED: Gauge Count "delay_broker_queue_paused" ["queue"]
+        "1 while the queue is paused, else 0; of other the number of them.";
+    READINESS: Gauge Count "delay_broker_ready" []
+        "1 while commands can be served, as /readyz says, else 0.";
+    KNOWN_QUEUES: Gauge Count "delay_broker_known_queues" []
         "Queues that this broker looks after.";
-    BATCH_MESSAGES: Histogram Count "batch_messages" []
+    OFFERS_WAITING: Gauge Count "delay_broker_offers_waiting" []
+        "Offers that wait for the next call to Redis.";
+    BATCH_MESSAGES: Histogram Count "delay_broker_batch_messages" []
         "Messages stored by one call to Redis.";
-    SCRIPT_SECONDS: Histogram Seconds "script_seconds" ["script"]
+    SCRIPT_SECONDS: Histogram Seconds "delay_broker_script_seconds" ["script"]
         "Time from sending a script to Redis until its reply.";
-    LINK_UP: Gauge Count "redis_link_up" ["link"]
+    LINK_UP: Gauge Count "delay_broker_redis_link_up" ["link"]
         "1 while this link to Redis is connected, else 0.";
-    RECONNECTS: Counter Count "redis_reconnects_total" ["link"]
+    RECONNECTS: Counter Count "delay_broker_redis_reconnects_total" ["link"]
         "Times that this link to Redis was connected again.";
-    CLIENTS: Gauge Count "clients" []
+    AUDIT_FINDING: Gauge Count "delay_broker_audit_finding" ["finding"]
+        "1 for each finding of the last audit of Redis, 0 for each other one.";
+    CLIENTS: Gauge Count "delay_broker_clients" []
         "Connected clients.";
-    COMMANDS: Counter Count "commands_total" ["command" "outcome"]
+    CONNECTIONS: Counter Count "delay_broker_connections_total" []
+        "Connections of clients that were accepted.";
+    REFUSED: Counter Count "delay_broker_connections_refused_total" ["reason"]
+        "Connections that were closed at once: too many in all, or from one address.";
+    BUFFERS: Gauge Bytes "delay_broker_buffers_bytes" []
+        "What the buffers of all connections hold.";
+    BUFFERS_MAX: Gauge Bytes "delay_broker_buffers_max_bytes" []
+        "What they may hold: limits.buffers_bytes_max.";
+    COMMANDS: Counter Count "delay_broker_commands_total" ["command" "outcome"]
         "Commands answered, by name and ok or the code of the error.";
-    WAKEUPS: Counter Count "wakeups_total" ["cause"]
+    WAKEUPS: Counter Count "delay_broker_wakeups_total" ["cause"]
         "Queues looked at, by what caused it.";
+    BUILD: Gauge Count "delay_broker_build_info" ["version"]
+        "Always 1; the version is its label.";
+    PROCESS_CPU: Counter Seconds "process_cpu_seconds_total" []
+        "Time of processors that this process has used.";
+    PROCESS_MEMORY: Gauge Bytes "process_resident_memory_bytes" []
+        "Memory of this process.";
+    PROCESS_FDS: Gauge Count "process_open_fds" []
+        "Open files and sockets.";
+    PROCESS_FDS_MAX: Gauge Count "process_max_fds" []
+        "Files and sockets that may be open.";
+    PROCESS_START: Gauge Seconds "process_start_time_seconds" []
+        "When this process started, Unix time.";
 }
-
 /// The share of queues that have no series of their own.
 pub const OTHER: &str = "other";
+
+/// In the order of [`Metrics::holds`].
+const HELD: [&Spec; 6] = [
+    &READINESS,
+    &CLIENTS,
+    &KNOWN_QUEUES,
+    &OFFERS_WAITING,
+    &BUFFERS,
+    &BUFFERS_MAX,
+];
 
 /// Codes of error replies; any other is counted as `other`.
 const CODES: [&str; 17] = [
@@ -137,6 +177,33 @@ impl WakeCause {
     ];
 }
 
+/// Why a connection was closed at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    Clients,
+    Address,
+}
+
+impl Refusal {
+    const ALL: [(Self, &'static str); 2] = [
+        (Self::Clients, "clients_max"),
+        (Self::Address, "clients_per_address_max"),
+    ];
+}
+
+/// What the broker holds at the moment of a scrape.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Holds {
+    pub ready: bool,
+    pub clients: usize,
+    /// Since the start.
+    pub connections: u64,
+    pub known_queues: usize,
+    pub offers_waiting: usize,
+    pub buffers_bytes: usize,
+    pub buffers_max_bytes: usize,
+}
+
 /// How a command was answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome<'a> {
@@ -158,10 +225,12 @@ struct Inner {
     commands: Handles<Arc<CommandMetrics>>,
     scripts: Handles<Histogram>,
     links: Handles<(Gauge, Counter)>,
+    findings: Handles<Gauge>,
     wakeups: Vec<(WakeCause, Counter)>,
+    refused: Vec<(Refusal, Counter)>,
     batch_messages: Histogram,
-    clients: Gauge,
-    known_queues: Gauge,
+    holds: [Gauge; HELD.len()],
+    connections: Counter,
 }
 
 impl Metrics {
@@ -192,6 +261,9 @@ impl Metrics {
         }
         let cause =
             |(cause, label): (WakeCause, _)| (cause, counter(&recorder, &WAKEUPS, &[label]));
+        let refusal =
+            |(reason, label): (Refusal, _)| (reason, counter(&recorder, &REFUSED, &[label]));
+        gauge(&recorder, &BUILD, &[env!("CARGO_PKG_VERSION")]).set(1.0);
         Self(Arc::new(Inner {
             queues_max,
             queues: Mutex::default(),
@@ -199,30 +271,26 @@ impl Metrics {
             commands: Handles::default(),
             scripts: Handles::default(),
             links: Handles::default(),
+            findings: Handles::default(),
             wakeups: WakeCause::ALL.map(cause).into(),
+            refused: Refusal::ALL.map(refusal).into(),
             batch_messages: histogram(&recorder, &BATCH_MESSAGES, &[]),
-            clients: gauge(&recorder, &CLIENTS, &[]),
-            known_queues: gauge(&recorder, &KNOWN_QUEUES, &[]),
+            holds: HELD.map(|spec| gauge(&recorder, spec, &[])),
+            connections: counter(&recorder, &CONNECTIONS, &[]),
             handle: recorder.handle(),
             recorder,
         }))
     }
 
-    /// All metrics in Prometheus's text format.
+    /// All metrics in Prometheus's text format. With many queues it takes its time, so not for the
+    /// thread that delivers.
     pub fn render(&self) -> String {
         let mut queues: Vec<_> = self.queues().values().cloned().collect();
         queues.extend(self.0.other.get().cloned());
-        queues.sort_by(|a, b| a.label.cmp(&b.label));
-        queues
-            .iter()
-            .for_each(|queue| queue.counts.iter().for_each(Count::export));
+        queues.sort_by(|a, b| a.label().cmp(b.label()));
         let mut text = self.0.handle.render();
-        let Spec { name, help, .. } = LATENESS;
-        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} histogram");
-        for queue in queues {
-            let label = queue.label.replace('\\', "\\\\").replace('"', "\\\"");
-            queue.lateness.write(name, &label, &mut text);
-        }
+        queue::write(&queues, &mut text);
+        process::write(&mut text);
         text
     }
 
@@ -238,14 +306,28 @@ impl Metrics {
         if let Some(queue) = queues.get(name) {
             return queue.clone();
         }
-        let label = label_of(name);
+        let label = queue::label_of(name);
         if queues.len() >= self.0.queues_max || label == OTHER {
-            let other = || Arc::new(QueueMetrics::new(&self.0.recorder, OTHER.to_owned()));
+            let other = || Arc::new(QueueMetrics::new(OTHER.to_owned()));
             return self.0.other.get_or_init(other).clone();
         }
-        let queue = Arc::new(QueueMetrics::new(&self.0.recorder, label));
+        let queue = Arc::new(QueueMetrics::new(label));
         queues.insert(name.to_vec(), queue.clone());
         queue
+    }
+
+    /// The queues that have series of their own.
+    pub fn named_queues(&self) -> Vec<(Vec<u8>, Arc<QueueMetrics>)> {
+        let queues = self.queues();
+        queues
+            .iter()
+            .map(|(name, queue)| (name.clone(), queue.clone()))
+            .collect()
+    }
+
+    /// What all other queues share, if there are any.
+    pub fn other_queues(&self) -> Option<Arc<QueueMetrics>> {
+        self.0.other.get().cloned()
     }
 
     /// A call stored so many messages.
@@ -273,14 +355,34 @@ impl Metrics {
         self.link(link).1.increment(1);
     }
 
-    /// So many clients are connected.
-    pub fn clients(&self, connected: usize) {
-        self.0.clients.set(connected as f64);
+    /// The audit has this finding, or not.
+    pub fn audit_finding(&self, finding: &'static str, found: bool) {
+        let make = || gauge(&self.0.recorder, &AUDIT_FINDING, &[finding]);
+        let shown = self.0.findings.named(finding, make);
+        shown.set(if found { 1.0 } else { 0.0 });
     }
 
-    /// So many queues are looked after.
-    pub fn set_known_queues(&self, known: usize) {
-        self.0.known_queues.set(known as f64);
+    /// What the broker holds now.
+    pub fn holds(&self, now: Holds) {
+        let numbers = [
+            usize::from(now.ready),
+            now.clients,
+            now.known_queues,
+            now.offers_waiting,
+            now.buffers_bytes,
+            now.buffers_max_bytes,
+        ];
+        for (gauge, number) in self.0.holds.iter().zip(numbers) {
+            gauge.set(number as f64);
+        }
+        self.0.connections.absolute(now.connections);
+    }
+
+    /// A connection was closed at once.
+    pub fn refused(&self, reason: Refusal) {
+        if let Some((_, counter)) = self.0.refused.iter().find(|(known, _)| *known == reason) {
+            counter.increment(1);
+        }
     }
 
     /// A command was answered. Whoever answers many keeps `command_counts` instead.
@@ -293,6 +395,16 @@ impl Metrics {
         self.0.commands.named(name, || {
             Arc::new(CommandMetrics::new(self.0.recorder.clone(), name))
         })
+    }
+
+    /// A command that is served is shown from the start, with 0, so that the first of each of these
+    /// errors is an increase that Prometheus can see.
+    pub fn served(&self, name: &'static str, codes: &[&str]) {
+        let counts = self.command_counts(name);
+        counts.count(Outcome::Ok, 0);
+        codes
+            .iter()
+            .for_each(|code| counts.count(Outcome::Error(code), 0));
     }
 
     /// A queue was looked at because of this.
@@ -350,18 +462,17 @@ impl<T: Clone> Handles<T> {
 /// The counters of one command.
 pub struct CommandMetrics {
     name: &'static str,
-    ok: Counter,
-    /// Made when first met: all codes of all commands would be hundreds of series.
+    /// Made when first met, as the errors are: all of all commands would be hundreds of series.
+    ok: OnceLock<Counter>,
     errors: [OnceLock<Counter>; CODES.len()],
     recorder: Arc<PrometheusRecorder>,
 }
 
 impl CommandMetrics {
     fn new(recorder: Arc<PrometheusRecorder>, name: &'static str) -> Self {
-        let ok = counter(&recorder, &COMMANDS, &[name, "ok"]);
         Self {
             name,
-            ok,
+            ok: OnceLock::new(),
             errors: [const { OnceLock::new() }; CODES.len()],
             recorder,
         }
@@ -370,7 +481,10 @@ impl CommandMetrics {
     /// So many were answered like this.
     pub fn count(&self, outcome: Outcome<'_>, commands: u64) {
         match outcome {
-            Outcome::Ok => self.ok.increment(commands),
+            Outcome::Ok => {
+                let make = || counter(&self.recorder, &COMMANDS, &[self.name, "ok"]);
+                self.ok.get_or_init(make).increment(commands);
+            }
             Outcome::Error(code) => {
                 let place = CODES.iter().position(|known| *known == code);
                 let place = place.unwrap_or(CODES.len() - 1);
@@ -383,141 +497,14 @@ impl CommandMetrics {
     }
 }
 
-/// A number of ours, shown to Prometheus at the scrape.
-struct Count {
-    ours: AtomicU64,
-    shown: Counter,
-}
-
-impl Count {
-    fn add(&self, n: u64) {
-        self.ours.fetch_add(n, Relaxed);
-    }
-
-    fn get(&self) -> u64 {
-        self.ours.load(Relaxed)
-    }
-
-    fn export(&self) {
-        self.shown.absolute(self.get());
-    }
-}
-
-/// The metrics of one queue, or of all that share `other`.
-pub struct QueueMetrics {
-    label: String,
-    /// Offered, delivered, cancelled, removed, quarantined.
-    counts: [Count; 5],
-    lateness: Lateness,
-    pending: Gauge,
-    ready: Gauge,
-}
-
-/// The same numbers as `/metrics`, since the start of the broker.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct QueueSnapshot {
-    pub offered: u64,
-    pub delivered: u64,
-    pub cancelled: u64,
-    pub removed: u64,
-    pub quarantined: u64,
-    pub lateness_p50_ms: f64,
-    pub lateness_p99_ms: f64,
-    pub lateness_max_ms: f64,
-}
-
-impl QueueMetrics {
-    fn new(recorder: &PrometheusRecorder, label: String) -> Self {
-        let counts = [OFFERED, DELIVERED, CANCELLED, REMOVED, QUARANTINED].map(|spec| Count {
-            ours: AtomicU64::new(0),
-            shown: counter(recorder, &spec, &[&label]),
-        });
-        Self {
-            counts,
-            lateness: Lateness::new(),
-            pending: gauge(recorder, &PENDING, &[&label]),
-            ready: gauge(recorder, &READY, &[&label]),
-            label,
-        }
-    }
-
-    /// The name as `/metrics` shows it, or `other`.
-    pub fn label(&self) -> &str {
-        &self.label
-    }
-
-    pub fn offered(&self, messages: u64) {
-        self.counts[0].add(messages);
-    }
-
-    pub fn delivered(&self, messages: u64) {
-        self.counts[1].add(messages);
-    }
-
-    pub fn cancelled(&self, messages: u64) {
-        self.counts[2].add(messages);
-    }
-
-    pub fn removed(&self, messages: u64) {
-        self.counts[3].add(messages);
-    }
-
-    pub fn quarantined(&self, members: u64) {
-        self.counts[4].add(members);
-    }
-
-    /// So many messages were delivered so long after they were due (less than 0 counts as 0).
-    pub fn lateness(&self, seconds: f64, messages: u64) {
-        // The conversion saturates: negative and not-a-number give 0.
-        self.lateness
-            .record((seconds * 1e6).round() as u64, messages);
-    }
-
-    /// For `other` the sum over all queues that share it.
-    pub fn set_pending(&self, messages: f64) {
-        self.pending.set(messages);
-    }
-
-    /// For `other` the sum over all queues that share it.
-    pub fn set_ready(&self, messages: f64) {
-        self.ready.set(messages);
-    }
-
-    pub fn snapshot(&self) -> QueueSnapshot {
-        let [offered, delivered, cancelled, removed, quarantined] = &self.counts;
-        let ms = |us: u64| us as f64 / 1e3;
-        QueueSnapshot {
-            offered: offered.get(),
-            delivered: delivered.get(),
-            cancelled: cancelled.get(),
-            removed: removed.get(),
-            quarantined: quarantined.get(),
-            lateness_p50_ms: ms(self.lateness.quantile_us(0.5)),
-            lateness_p99_ms: ms(self.lateness.quantile_us(0.99)),
-            lateness_max_ms: ms(self.lateness.max_us()),
-        }
-    }
-}
-
-/// A queue name as text: what is not printable, and the backslash, as `\xNN` or `\u{...}`, so
-/// that two names never have one label.
-fn label_of(name: &[u8]) -> String {
-    let mut label = String::with_capacity(name.len());
-    for chunk in name.utf8_chunks() {
-        for letter in chunk.valid().chars() {
-            match letter {
-                '\\' => label.push_str("\\x5c"),
-                _ if letter.is_control() => {
-                    let _ = write!(label, "\\u{{{:x}}}", u32::from(letter));
-                }
-                _ => label.push(letter),
-            }
-        }
-        for byte in chunk.invalid() {
-            let _ = write!(label, "\\x{byte:02x}");
-        }
-    }
-    label
+/// What goes before the series of a metric in Prometheus's text format.
+fn head(spec: &Spec, out: &mut String) {
+    let Spec {
+        name, help, kind, ..
+    } = spec;
+    let kind = format!("{kind:?}").to_lowercase();
+    // Writing to a string cannot fail.
+    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }
 
 fn key(spec: &Spec, values: &[&str]) -> Key {
@@ -557,8 +544,15 @@ mod tests {
     fn names_follow_conventions_and_each_is_rendered() {
         let metrics = Metrics::new(10);
         let queue = metrics.queue(b"q");
+        queue.read(Reading {
+            pending: Some(1),
+            ready: Some(2),
+            overdue_ms: Some(3),
+            paused: Some(0),
+        });
         metrics.script("offer", 0.001);
         metrics.link_up("offers", true);
+        metrics.audit_finding("latency", true);
         metrics.command("PING", Outcome::Ok);
         metrics.batch(3);
         queue.lateness(0.001, 1);
@@ -579,7 +573,9 @@ mod tests {
                 "{name}"
             );
             assert_eq!(name.ends_with("_total"), *kind == Kind::Counter, "{name}");
-            assert_eq!(name.ends_with("_seconds"), *unit == Unit::Seconds, "{name}");
+            let base = name.trim_end_matches("_total");
+            assert_eq!(base.ends_with("_seconds"), *unit == Unit::Seconds, "{name}");
+            assert_eq!(base.ends_with("_bytes"), *unit == Unit::Bytes, "{name}");
             assert!(help.ends_with('.'), "{name}");
             let kind = format!("{kind:?}").to_lowercase();
             assert_lines(&text, &[&format!("# HELP {name} {help}")]);
@@ -694,5 +690,39 @@ mod tests {
                 &format!("{wakeups}{{cause=\"scan\"}} 0"),
             ],
         );
+    }
+
+    /// What cannot be read of Redis is absent, not as it was.
+    #[test]
+    fn readings_come_and_go() {
+        let metrics = Metrics::new(10);
+        let queue = metrics.queue(b"q");
+        let series = |name: &str, number: &str| format!("{name}{{queue=\"q\"}} {number}");
+        assert!(!metrics.render().contains(&series(PENDING.name, "")));
+        queue.read(Reading {
+            pending: Some(7),
+            overdue_ms: Some(1_500),
+            ..Reading::default()
+        });
+        let lines = [series(PENDING.name, "7"), series(OVERDUE.name, "1.5")];
+        assert_lines(&metrics.render(), &lines.each_ref().map(String::as_str));
+        assert!(!metrics.render().contains(&series(READY.name, "")));
+        queue.read(Reading::default());
+        assert!(!metrics.render().contains(&series(PENDING.name, "")));
+    }
+
+    /// A command that nobody sent has no series, but for those that are served.
+    #[test]
+    fn commands_are_shown_once_met() {
+        let metrics = Metrics::new(0);
+        metrics.command_counts("CLUSTER");
+        metrics.served("DQ.SIZE", &["UNAVAILABLE"]);
+        let series = |rest: &str| format!("{}{{command=\"{rest}", COMMANDS.name);
+        let text = metrics.render();
+        assert!(!text.contains(&series("CLUSTER")), "{text}");
+        for outcome in ["ok", "UNAVAILABLE"] {
+            let line = series(&format!("DQ.SIZE\",outcome=\"{outcome}\"}} 0"));
+            assert_lines(&text, &[&line]);
+        }
     }
 }

@@ -2,7 +2,8 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::net::{IpAddr, TcpListener};
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -11,20 +12,25 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::broker::Broker;
 use crate::command::{Counts, Rules};
 use crate::config::Config;
-use crate::connection::{Connection, Limits};
+use crate::connection::{Connection, Limits, Terms};
 use crate::http::{self, HttpRequest};
-use crate::memory::Memory;
+use crate::metrics::Refusal;
+use crate::reload::Reload;
 use crate::resp::RequestLimits;
 use crate::store::redis::Backend;
+use crate::tls::Acceptor;
 
 /// How long the first connection to Redis may take before the broker says that it is ready without
 /// it.
 const READY_WAIT: Duration = Duration::from_secs(5);
+/// How long the first audit may take.
+const AUDIT_WAIT: Duration = Duration::from_secs(3);
 /// Requests of the HTTP endpoints that may wait; more are answered with 503.
 const HTTP_WAITING_MAX: usize = 16;
 
@@ -32,97 +38,187 @@ const HTTP_WAITING_MAX: usize = 16;
 pub enum ServeError {
     #[error("the address of the backing Redis cannot be used: {0}")]
     Backend(String),
+    /// A line for each finding that refuses.
+    #[error(
+        "the audit refuses this Redis (redis.audit = \"warn\" would use it all the same):\n{0}"
+    )]
+    Audit(String),
     #[error("the listener cannot be used: {0}")]
     Listen(#[from] std::io::Error),
     #[error("the scheduler stopped; the log says why")]
     Scheduler,
 }
 
+/// Where clients connect.
+pub struct Listeners {
+    pub plain: Option<TcpListener>,
+    pub tls: Option<TcpListener>,
+    pub http: Option<TcpListener>,
+}
+
 /// Serves until `stop` is done, then drains within the grace time. To be run inside a `LocalSet`.
 ///
-/// `ready` is called once clients are served; after [`READY_WAIT`] also if Redis is not there yet.
+/// Gives the end of the grace time: what is left of it is for what stops after this. `ready` is
+/// called once clients are served; after [`READY_WAIT`] also if Redis is not there yet.
 ///
 /// # Errors
 /// What makes serving impossible from the start.
 pub async fn run(
     config: Config,
-    listener: TcpListener,
-    http: Option<TcpListener>,
+    listeners: Listeners,
     backend: Backend,
+    mut reload: Reload,
     ready: impl FnOnce(),
     stop: impl Future<Output = ()>,
-) -> Result<(), ServeError> {
-    let server = Server::new(&config);
-    let grace = Duration::from_secs(config.server.grace_s);
+) -> Result<Instant, ServeError> {
+    let mut server = Server::new(&config);
+    let plain = Listener::new(listeners.plain)?;
+    let tls = Listener::new(listeners.tls)?;
     let broker = Broker::start(config, backend).map_err(ServeError::Backend)?;
-    listener.set_nonblocking(true)?;
-    broker.tcp_port.set(listener.local_addr()?.port());
-    let listener = tokio::net::TcpListener::from_std(listener)?;
+    broker.ports.set((plain.port()?, tls.port()?));
     let (requests, asked) = mpsc::channel(HTTP_WAITING_MAX);
     // Held for as long as it is to answer.
-    let _http = http
+    let _http = listeners
+        .http
         .map(|listener| http::start(listener, requests))
         .transpose()?;
     let answering = tokio::task::spawn_local(answer_http(broker.clone(), asked));
     let stopping = CancellationToken::new();
     let mut connections = JoinSet::new();
     let mut ready = Some(ready);
-    let first = broker.clone();
-    let first = async move { first.wait_ready(READY_WAIT).await };
+    let first = first_contact(broker.clone());
     tokio::pin!(stop, first);
     loop {
-        tokio::select! {
+        let (accepted, with_tls) = tokio::select! {
             biased;
             () = &mut stop => break,
             () = broker.failed.cancelled() => return Err(ServeError::Scheduler),
             waited = &mut first, if ready.is_some() => {
+                if let Some(refusal) = broker.audited.refusal() {
+                    return Err(ServeError::Audit(refusal));
+                }
+                broker.audited.serves();
                 if let Err(missing) = waited {
                     tracing::warn!(missing, "serving without Redis until it comes");
                 }
                 if let Some(ready) = ready.take() {
                     ready();
                 }
+                continue;
             }
-            accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) => {
-                    server.serve(stream, peer.ip(), &broker, &stopping, &mut connections);
+            () = reload.asked() => {
+                if let Some(config) = reload.read(&broker.config()) {
+                    server.take_up(config, &broker);
                 }
-                Err(error) => {
-                    // Out of descriptors, most likely: others must leave first.
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                }
-            },
-            Some(_) = connections.join_next(), if !connections.is_empty() => {}
+                continue;
+            }
+            // Who connects before waits: nothing is stored in a Redis that is refused.
+            accepted = next(&plain, &tls), if ready.is_none() => accepted,
+            Some(_) = connections.join_next(), if !connections.is_empty() => continue,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                let acceptor = server.acceptor.clone().filter(|_| with_tls);
+                let client = (stream, peer.ip());
+                server.serve(client, acceptor, &broker, &stopping, &mut connections);
+                // Those that are there have their turn between two that come.
+                tokio::task::yield_now().await;
+            }
+            Err(error) => {
+                // Out of descriptors, most likely: others must leave first.
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
         }
     }
-    drop(listener);
-    tracing::info!(
-        clients = connections.len(),
-        grace_s = grace.as_secs(),
-        "stopping"
-    );
+    drop((plain, tls));
+    broker.stopping.set(true);
+    let grace_s = broker.config().server.grace_s;
+    tracing::info!(clients = connections.len(), grace_s, "stopping");
     stopping.cancel();
+    let end = Instant::now() + Duration::from_secs(grace_s);
     let drained = async {
         while connections.join_next().await.is_some() {}
         broker.stop().await;
     };
-    if tokio::time::timeout(grace, drained).await.is_err() {
+    if tokio::time::timeout_at(end, drained).await.is_err() {
+        let open = broker.unfinished();
         tracing::warn!(
             clients = connections.len(),
-            offers_waiting = broker.waiting(),
+            commands = open.commands,
+            offers_waiting = open.offers,
+            transfers = open.transfers,
             "the grace time ended before everything was answered"
         );
     }
     answering.abort();
     tracing::info!("stopped");
-    Ok(())
+    Ok(end)
+}
+
+/// The next client of either, and whether it came with TLS. Neither port waits for the other to
+/// fall silent.
+async fn next(plain: &Listener, tls: &Listener) -> (io::Result<(TcpStream, SocketAddr)>, bool) {
+    tokio::select! {
+        accepted = plain.accept() => (accepted, false),
+        accepted = tls.accept() => (accepted, true),
+    }
+}
+
+/// A listener, or none: then nobody ever comes.
+struct Listener(Option<tokio::net::TcpListener>);
+
+impl Listener {
+    fn new(listener: Option<TcpListener>) -> io::Result<Self> {
+        let listener = listener.map(|listener| {
+            listener.set_nonblocking(true)?;
+            tokio::net::TcpListener::from_std(listener)
+        });
+        listener.transpose().map(Self)
+    }
+
+    fn port(&self) -> io::Result<u16> {
+        let address = self.0.as_ref().map(tokio::net::TcpListener::local_addr);
+        Ok(address.transpose()?.map_or(0, |address| address.port()))
+    }
+
+    async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        match &self.0 {
+            Some(listener) => listener.accept().await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Waits until Redis is there and audited, or refused by the audit, at most [`READY_WAIT`].
+///
+/// # Errors
+/// What is missing.
+async fn first_contact(broker: Rc<Broker>) -> Result<(), String> {
+    let ready = async {
+        let waited = broker.wait_ready(READY_WAIT).await;
+        if waited.is_ok() {
+            broker.audited.first(AUDIT_WAIT).await;
+        }
+        waited
+    };
+    // A Redis that is refused may never be ready.
+    let refused = async {
+        broker.audited.first(READY_WAIT).await;
+        if broker.audited.refusal().is_none() {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        waited = ready => waited,
+        () = refused => Ok(()),
+    }
 }
 
 struct Server {
-    limits: Limits,
-    rules: Rc<Rules>,
-    memory: Rc<Memory>,
+    /// What connections go by.
+    terms: Rc<RefCell<Rc<Terms>>>,
+    acceptor: Option<Acceptor>,
     clients_max: usize,
     per_address_max: usize,
     by_address: Rc<RefCell<HashMap<IpAddr, usize>>>,
@@ -133,7 +229,6 @@ struct Server {
 struct Place {
     address: IpAddr,
     by_address: Rc<RefCell<HashMap<IpAddr, usize>>>,
-    broker: Rc<Broker>,
 }
 
 impl Drop for Place {
@@ -145,32 +240,14 @@ impl Drop for Place {
                 by_address.remove(&self.address);
             }
         }
-        // The connection's own entry is dropped right after.
-        self.broker
-            .metrics
-            .clients(self.broker.clients.len().saturating_sub(1));
     }
 }
 
 impl Server {
     fn new(config: &Config) -> Self {
-        let limits = &config.limits;
-        let seconds = Duration::from_secs;
         Self {
-            limits: Limits {
-                request: RequestLimits {
-                    args_max: limits.arguments_max,
-                    arg_bytes_max: limits.request_bytes_max,
-                    request_bytes_max: limits.request_bytes_max,
-                    inline_bytes_max: limits.inline_bytes_max,
-                },
-                output_bytes_max: config.server.output_bytes_max,
-                stall_timeout: seconds(config.server.stall_timeout_s),
-                idle_timeout: (config.server.idle_timeout_s > 0)
-                    .then(|| seconds(config.server.idle_timeout_s)),
-            },
-            rules: Rules::new(config, false),
-            memory: Memory::new(limits.buffers_bytes_max),
+            terms: Rc::new(RefCell::new(terms(config))),
+            acceptor: acceptor(config),
             clients_max: config.server.clients_max,
             per_address_max: config.server.clients_per_address_max,
             by_address: Rc::default(),
@@ -178,29 +255,47 @@ impl Server {
         }
     }
 
-    /// Starts a connection, or refuses it with Redis's words.
+    /// Other settings from now on, for those who are connected too. Who is beyond a lower number of
+    /// connections stays.
+    fn take_up(&mut self, config: Config, broker: &Broker) {
+        self.terms.replace(terms(&config));
+        self.acceptor = acceptor(&config);
+        self.clients_max = config.server.clients_max;
+        self.per_address_max = config.server.clients_per_address_max;
+        broker.set_config(Rc::new(config));
+        for client in broker.clients.list() {
+            client.wake();
+        }
+    }
+
+    /// Starts a connection, or refuses it with Redis's words; before a handshake without words.
     fn serve(
         &self,
-        stream: TcpStream,
-        address: IpAddr,
+        (stream, address): (TcpStream, IpAddr),
+        acceptor: Option<Acceptor>,
         broker: &Rc<Broker>,
         stopping: &CancellationToken,
         connections: &mut JoinSet<()>,
     ) {
         let count = self.by_address.borrow().get(&address).copied().unwrap_or(0);
         let refusal = if broker.clients.len() >= self.clients_max {
-            Some("-ERR max number of clients reached\r\n".to_owned())
+            let text = "-ERR max number of clients reached\r\n".to_owned();
+            Some((Refusal::Clients, text))
         } else if count >= self.per_address_max {
-            Some(format!(
+            let text = format!(
                 "-DENIED {address} has {count} connections, \
                  and server.clients_per_address_max is {}\r\n",
                 self.per_address_max
-            ))
+            );
+            Some((Refusal::Address, text))
         } else {
             None
         };
-        if let Some(refusal) = refusal {
-            connections.spawn_local(refuse(stream, refusal));
+        if let Some((reason, text)) = refusal {
+            broker.metrics.refused(reason);
+            if acceptor.is_none() {
+                connections.spawn_local(refuse(stream, text));
+            }
             return;
         }
         let local = stream
@@ -222,26 +317,62 @@ impl Server {
         let registered = broker
             .clients
             .register(peer, local, std::time::Instant::now());
-        broker.metrics.clients(broker.clients.len());
+        let client = registered.client();
         let place = Place {
             address,
             by_address: self.by_address.clone(),
-            broker: broker.clone(),
         };
         let connection = Connection::new(
             broker.clone(),
             counts,
-            self.rules.clone(),
-            self.limits,
-            self.memory.share(),
+            self.terms.clone(),
+            broker.memory.share(),
             registered,
         );
         let stopping = stopping.clone();
         connections.spawn_local(async move {
             let _place = place;
-            connection.run(stream, stopping).await;
+            let Some(acceptor) = acceptor else {
+                return connection.run(stream, stopping).await;
+            };
+            let accepted = tokio::select! {
+                accepted = acceptor.accept(stream) => accepted,
+                () = stopping.cancelled() => return,
+            };
+            match accepted {
+                // Boxed: the others would pay for its size.
+                Ok(stream) => Box::pin(connection.run(stream, stopping)).await,
+                Err(error) => {
+                    let error = error.to_string();
+                    tracing::debug!(client = client.addr, error, "the TLS handshake failed");
+                }
+            }
         });
     }
+}
+
+fn terms(config: &Config) -> Rc<Terms> {
+    let (server, limits) = (&config.server, &config.limits);
+    let seconds = Duration::from_secs;
+    Rc::new(Terms {
+        rules: Rules::new(config, false),
+        limits: Limits {
+            request: RequestLimits {
+                args_max: limits.arguments_max,
+                arg_bytes_max: limits.request_bytes_max,
+                request_bytes_max: limits.request_bytes_max,
+                inline_bytes_max: limits.inline_bytes_max,
+            },
+            output_bytes_max: server.output_bytes_max,
+            stall_timeout: seconds(server.stall_timeout_s),
+            idle_timeout: (server.idle_timeout_s > 0).then(|| seconds(server.idle_timeout_s)),
+            reply_timeout: Duration::from_millis(config.redis.call_timeout_ms),
+        },
+    })
+}
+
+fn acceptor(config: &Config) -> Option<Acceptor> {
+    config.server.tls.as_ref().map(|tls| tls.acceptor.clone())
 }
 
 async fn refuse(mut stream: TcpStream, refusal: String) {
@@ -256,10 +387,15 @@ async fn answer_http(broker: Rc<Broker>, mut asked: mpsc::Receiver<HttpRequest>)
         // Who asked may have given up.
         match request {
             HttpRequest::Metrics(reply) => {
-                let _ = reply.send(broker.scrape().await);
+                // Beside the others: a Redis that does not answer must not hold up `/readyz`.
+                let broker = broker.clone();
+                tokio::task::spawn_local(async move {
+                    let metrics = broker.scrape().await;
+                    let _ = reply.send(Box::new(move || metrics.render()));
+                });
             }
             HttpRequest::Ready(reply) => {
-                let _ = reply.send(broker.ready());
+                let _ = reply.send(broker.readiness());
             }
         }
     }

@@ -8,8 +8,8 @@ use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 
-/// What a shell reports of a program that Ctrl-C ended.
-const EXIT_AT_ONCE: i32 = 130;
+/// What a shell reports of a program that signal n ended is 128 + n.
+const ENDED_BY: i32 = 128;
 
 /// Listens from now on; the future is done at the first signal. Needs a tokio runtime with a
 /// `LocalSet` around the future.
@@ -17,20 +17,20 @@ pub fn requested() -> io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     Ok(async move {
-        let name = either(&mut terminate, &mut interrupt).await;
+        let (name, _) = either(&mut terminate, &mut interrupt).await;
         info!("{name}: stopping; once more ends at once");
         tokio::task::spawn_local(async move {
-            let name = either(&mut terminate, &mut interrupt).await;
+            let (name, number) = either(&mut terminate, &mut interrupt).await;
             warn!("{name} again: ending at once");
-            std::process::exit(EXIT_AT_ONCE);
+            std::process::exit(ENDED_BY + number);
         });
     })
 }
 
-async fn either(terminate: &mut Signal, interrupt: &mut Signal) -> &'static str {
+async fn either(terminate: &mut Signal, interrupt: &mut Signal) -> (&'static str, i32) {
     // Both are safe to drop: a signal that arrives meanwhile stays pending.
     tokio::select! {
-        _ = terminate.recv() => "SIGTERM",
-        _ = interrupt.recv() => "SIGINT",
+        _ = terminate.recv() => ("SIGTERM", SignalKind::terminate().as_raw_value()),
+        _ = interrupt.recv() => ("SIGINT", SignalKind::interrupt().as_raw_value()),
     }
 }

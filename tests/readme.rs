@@ -11,6 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use delay_broker::audit;
 use delay_broker::command::{Group, TABLE};
 use delay_broker::config::Config;
 use delay_broker::metrics;
@@ -116,10 +117,11 @@ fn every_command_has_a_row_with_its_usage() {
 #[test]
 fn commands_in_the_text_exist() {
     let of_redis = [
-        "BLPOP", "BLMOVE", "KEYS", "SCAN", "EVALSHA", "DEL", "UNLINK",
+        "BLPOP", "BLMOVE", "KEYS", "SCAN", "EVALSHA", "DEL", "UNLINK", "ACL", "SLOWLOG",
     ];
     let options = [
-        "LIST", "RESTORE", "DROP", "NAME", "AT", "COUNT", "CURSOR", "NX", "XX",
+        "LIST", "RESTORE", "DROP", "NAME", "AT", "AS", "COUNT", "CURSOR", "DECODE", "NX", "XX",
+        "MODERN", "LEGACY",
     ];
     let word = Regex::new(r"^[A-Z][A-Z.]+( |$)").unwrap();
     let codes = codes();
@@ -164,6 +166,20 @@ fn every_error_code_has_a_row() {
             assert!(shown.contains(code), "{} can answer {code}", cells[0]);
         }
     }
+}
+
+/// Every word that a finding of the audit can have, and the rights as the program prints them.
+#[test]
+fn audit_words_and_rights_are_those_of_the_program() {
+    let table = rows("## Warnings of the audit").into_iter();
+    let shown = table.map(|cells| cells[0].trim_matches('`').to_owned());
+    let ours = audit::WORDS.map(str::to_owned);
+    same("words of the audit", &shown.collect(), &ours.into());
+    let line = audit::rights::acl_line("broker");
+    assert!(
+        readme().lines().any(|seen| seen == line),
+        "README.md lacks {line}"
+    );
 }
 
 /// `section.key`, wherever it stands, and DELAY_BROKER_SECTION__KEY.
@@ -255,10 +271,34 @@ fn flags_exist() {
     same("flags", &shown, &ours);
 }
 
+/// The versions and scenarios that `make redisson` runs, as its source lists them.
+#[test]
+fn what_was_run_with_redisson_is_run() {
+    let driver = file("tests/interop/redisson/main.rs");
+    let listed = |pattern: &str| {
+        let found = Regex::new(pattern).unwrap();
+        let found = found.captures_iter(&driver);
+        found.map(|found| found[1].to_owned()).collect()
+    };
+    let first = |heading| -> BTreeSet<String> {
+        let rows = rows(heading).into_iter();
+        rows.map(|cells| cells[0].clone()).collect()
+    };
+    let versions = listed(r#""(\d+\.\d+\.\d+)","#);
+    same(
+        "versions of Redisson",
+        &first("## With Redisson"),
+        &versions,
+    );
+    let scenarios = listed(r#"\("([^"]+)", \w+::\w+\)"#);
+    same("scenarios", &first("### What was run"), &scenarios);
+}
+
 /// Keys as they begin, and metrics.
 #[test]
 fn keys_and_metrics_exist() {
     let prefix = |key: &str| key.split(':').next().unwrap().to_owned();
+    let metrics: BTreeSet<&str> = metrics::TABLE.iter().map(|spec| spec.name).collect();
     let shown: BTreeSet<String> = rows("## Data in Redis")
         .into_iter()
         .map(|cells| prefix(cells[0].trim_matches('`')))
@@ -271,16 +311,31 @@ fn keys_and_metrics_exist() {
         .map(|found| found[1].to_owned())
         // Prefixes of names that are refused, and of what INFO shows.
         .filter(|key| !["delay_broker_", "delay_broker_version"].contains(&key.as_str()))
+        .filter(|key| !metrics.contains(key.as_str()))
         .collect();
     same("keys", &shown, &ours);
 
-    let metrics: BTreeSet<&str> = metrics::TABLE.iter().map(|spec| spec.name).collect();
     for span in quoted(&readme()) {
         if span.starts_with("delay_broker_") && span != "delay_broker_" {
             let known = metrics.contains(span.as_str()) || shown.contains(&prefix(&span));
             assert!(known, "README.md names the metric or key {span}");
         }
     }
+}
+
+#[test]
+fn every_metric_has_a_row() {
+    let ours = metrics::TABLE.iter().map(|spec| {
+        let labels: Vec<String> = spec
+            .labels
+            .iter()
+            .map(|label| format!("`{label}`"))
+            .collect();
+        let kind = format!("{:?}", spec.kind).to_lowercase();
+        format!("`{}` {kind} {} {}", spec.name, labels.join(" "), spec.help)
+    });
+    let shown = rows("### Metrics").into_iter().map(|cells| cells.join(" "));
+    same("metrics", &shown.collect(), &ours.collect());
 }
 
 #[test]
@@ -333,4 +388,76 @@ fn files_tests_and_make_targets_exist() {
             &link[0]
         );
     }
+}
+
+/// The clients of tests/interop: those that are run, at the versions that are pinned there.
+#[test]
+fn clients_are_those_that_are_run() {
+    let table = file("tests/interop/clients.txt");
+    let rows_run = table.lines().filter(|line| !line.starts_with('#'));
+    let run = rows_run.map(|line| {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let listed = |words: &str| words.split_whitespace().collect::<Vec<_>>().join(", ");
+        let left_out = cells[3].split_whitespace().map(|step| format!("`{step}`"));
+        let left_out = left_out.collect::<Vec<_>>().join(", ");
+        let version = pinned_version(cells[1]);
+        vec![cells[0].to_owned(), version, listed(cells[2]), left_out]
+    });
+    assert_eq!(rows("## Clients"), run.collect::<Vec<_>>());
+}
+
+/// Of LANGUAGE:NAME, in the manifest of that language.
+fn pinned_version(package: &str) -> String {
+    let (language, name) = package.split_once(':').unwrap();
+    let name = regex::escape(name);
+    let (manifest, form) = match language {
+        "debian" => return package.split_once('=').unwrap().1.to_owned(),
+        "python" => ("python/requirements.txt", format!("(?m)^{name}==(.*)$")),
+        "node" => ("node/package.json", format!("\"{name}\": \"(.*)\"")),
+        "c" => ("c/requirements.txt", format!("(?m)^# {name} ([^,]*),")),
+        "go" => ("go/go.mod", format!("(?m)^\t{name} v(.*)$")),
+        "java" => (
+            "java/pom.xml",
+            format!(r"<artifactId>{name}</artifactId>\s*<version>(.*)<"),
+        ),
+        "rust" => (
+            "rust/Cargo.lock",
+            format!("name = \"{name}\"\nversion = \"(.*)\""),
+        ),
+        _ => panic!("clients.txt has the language {language}"),
+    };
+    let text = file(&format!("tests/interop/{manifest}"));
+    let found = Regex::new(&form).unwrap().captures(&text);
+    found.unwrap_or_else(|| panic!("{manifest} has no {name}"))[1].to_owned()
+}
+
+/// Each client has its lines in tests/interop/README.md, and its program has them in that order.
+#[test]
+fn lines_for_each_client_are_those_of_its_program() {
+    let table = file("tests/interop/clients.txt");
+    let clients = table.lines().filter(|line| !line.starts_with('#'));
+    let clients = clients.map(|line| line.split('|').next().unwrap().trim());
+    let page = file("tests/interop/README.md");
+    let mut sections = page.split("\n## ").skip(1).map(|section| {
+        let (name, text) = section.split_once('\n').unwrap();
+        (name, text)
+    });
+    let link = Regex::new(r"\]\(([^)]+)\)").unwrap();
+    let dense = |text: &str| text.split_whitespace().collect::<String>();
+    for client in clients {
+        let (name, text) = sections.next().unwrap_or_default();
+        assert_eq!(
+            name, client,
+            "the section of a client, in the order of clients.txt"
+        );
+        let link = link.captures(text).unwrap();
+        let program = dense(&file(&format!("tests/interop/{}", &link[1])));
+        let block = text.split("```").nth(1).unwrap();
+        let mut from = 0;
+        for line in block.lines().skip(1) {
+            let found = program[from..].find(&dense(line));
+            from += found.unwrap_or_else(|| panic!("{}: {line}", &link[1]));
+        }
+    }
+    assert_eq!(sections.next(), None);
 }

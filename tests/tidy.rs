@@ -11,8 +11,10 @@ use std::path::{Path, PathBuf};
 const COLUMNS_MAX: usize = 100;
 
 /// Files that import nothing else of the crate, so that they can be read and tested alone.
-const LEAVES: [&str; 5] = [
+const LEAVES: [&str; 7] = [
     "src/queue.rs",
+    "src/encoding.rs",
+    "src/encoding/",
     "src/metrics.rs",
     "src/metrics/",
     "src/resp/",
@@ -20,14 +22,16 @@ const LEAVES: [&str; 5] = [
 ];
 
 /// Files without clock, runtime and socket: (state, event, now) in, next out.
-const PURE: [&str; 3] = [
+const PURE: [&str; 5] = [
+    "src/encoding.rs",
+    "src/encoding/",
     "src/scheduler/wheel.rs",
     "src/scheduler/queue_loop.rs",
     "src/queue.rs",
 ];
 
-/// The only file that knows the Redis client of the crate.
-const REDIS_CLIENT: &str = "src/store/redis.rs";
+/// The only files that know the Redis client of the crate.
+const REDIS_CLIENT: &str = "src/store/redis";
 
 fn files(dir: &Path, endings: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -79,7 +83,8 @@ fn broken_rules(name: &str, text: &str) -> Vec<String> {
         if line.trim_start().starts_with("//") {
             continue;
         }
-        if line.contains("fred::") && name != REDIS_CLIENT && !name.starts_with("tests/") {
+        if line.contains("fred::") && !name.starts_with(REDIS_CLIENT) && !name.starts_with("tests/")
+        {
             refuse("the Redis client stays behind src/store/redis.rs");
         }
         if within(&LEAVES) && line.contains("use crate::") && !line.contains("use crate::resp") {

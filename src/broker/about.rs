@@ -1,17 +1,17 @@
 //! What may be asked about queues and about this broker.
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 
 use crate::broker::Broker;
-use crate::metrics::QueueSnapshot;
+use crate::metrics::{Holds, Metrics, OTHER, QueueSnapshot, Reading, process};
 use crate::queue::QueueName;
 use crate::scheduler::served::moment;
 use crate::store::StoreError;
 
 /// Queues that one call reads the numbers of.
 const STATS_MAX: usize = 500;
+/// With more queues than this that share a series, their messages are not summed at a scrape.
+const OTHERS_MAX: usize = 1_000;
 
 /// A row of DQ.QUEUES.
 #[derive(Clone, Debug, Default)]
@@ -50,7 +50,10 @@ pub struct QueueInfo {
 #[derive(Clone, Debug, Default)]
 pub struct ServerInfo {
     pub run_id: String,
-    pub tcp_port: u16,
+    /// Where clients connect without TLS, 0 = nowhere.
+    pub plain_port: u16,
+    /// Where they connect with it, 0 = nowhere.
+    pub tls_port: u16,
     pub uptime_s: u64,
     /// The backing Redis can be reached.
     pub ready: bool,
@@ -97,7 +100,7 @@ impl Broker {
         let names: Vec<Bytes> = names.into_iter().map(|(_, name)| name).collect();
         let mut rows = Vec::with_capacity(names.len());
         for some in names.chunks(STATS_MAX) {
-            for (name, stats) in some.iter().zip(self.store.stats(some).await?) {
+            for (name, stats) in some.iter().zip(self.store.stats(some).await?.1) {
                 rows.push(QueueRow {
                     name: name.clone(),
                     pending: u64::try_from(stats.pending).unwrap_or(0),
@@ -113,11 +116,10 @@ impl Broker {
         let state = self.store.info(queue).await?;
         let metrics = self.metrics.queue(queue.as_bytes());
         let now_ms = state.now_us / 1_000;
-        let head = moment(&state.next_due).filter(|due| *due <= now_ms);
         Ok(QueueInfo {
             pending: state.pending,
             ready: state.ready,
-            oldest_overdue_ms: head.map_or(0, |due| now_ms - due),
+            oldest_overdue_ms: overdue_ms(&state.next_due, now_ms),
             next_due: (!state.next_due.is_empty()).then_some(state.next_due),
             listed: state.listed,
             quarantined: state.quarantined,
@@ -144,14 +146,16 @@ impl Broker {
                 "offers_waiting".to_owned(),
                 self.offers.waiting().to_string(),
             ),
+            ("audit_findings".to_owned(), self.audited.words()),
             ("redis_link".to_owned(), up(self.store.is_up())),
         ];
         ServerInfo {
             run_id: self.token.clone(),
-            tcp_port: self.tcp_port.get(),
+            plain_port: self.ports.get().0,
+            tls_port: self.ports.get().1,
             uptime_s: self.started.elapsed().as_secs(),
             ready: self.ready().is_ok(),
-            used_memory_bytes: resident_bytes(),
+            used_memory_bytes: process::resident_bytes(),
             commands_processed: self.commands.get(),
             connections_received: self.clients.seen(),
             sections: vec![("Broker", broker)],
@@ -169,38 +173,86 @@ impl Broker {
         self.host.len()
     }
 
-    /// The metrics as text, with pending and ready of the first queues read now.
-    pub async fn scrape(&self) -> String {
-        let page = self.host.page(&Bytes::new(), STATS_MAX);
-        let names: Vec<Bytes> = page.into_iter().map(|(_, name)| name).collect();
-        if let Ok(stats) = self.store.stats(&names).await {
-            // Queues that share a label are summed.
-            let mut sums = BTreeMap::new();
-            for (name, stats) in names.iter().zip(stats) {
-                let metrics = self.metrics.queue(name);
-                let sum = sums
-                    .entry(metrics.label().to_owned())
-                    .or_insert((metrics, 0, 0));
-                sum.1 += stats.pending.max(0);
-                sum.2 += stats.ready.max(0);
-            }
-            for (metrics, pending, ready) in sums.into_values() {
-                metrics.set_pending(pending as f64);
-                metrics.set_ready(ready as f64);
-            }
+    /// The metrics with everything that is read at the scrape; rendering them is for another
+    /// thread.
+    pub async fn scrape(&self) -> Metrics {
+        let (buffers_bytes, buffers_max_bytes) = self.memory.used_and_limit();
+        self.metrics.holds(Holds {
+            ready: self.ready().is_ok(),
+            clients: self.clients.len(),
+            connections: self.clients.seen(),
+            known_queues: self.host.len(),
+            offers_waiting: self.offers.waiting(),
+            buffers_bytes,
+            buffers_max_bytes,
+        });
+        self.read_queues().await;
+        self.metrics.clone()
+    }
+
+    /// Reads what Redis holds of the queues that have series of their own; of the others the sums,
+    /// if they are few.
+    async fn read_queues(&self) {
+        let named = self.metrics.named_queues();
+        let names: Vec<Bytes> = named
+            .iter()
+            .map(|(name, _)| Bytes::copy_from_slice(name))
+            .collect();
+        let readings = self.readings(&names).await.unwrap_or_default();
+        for (place, (_, metrics)) in named.iter().enumerate() {
+            metrics.read(readings.get(place).copied().unwrap_or_default());
         }
-        self.metrics.render()
+        let Some(others) = self.metrics.other_queues() else {
+            return;
+        };
+        let mut sum = Reading::default();
+        if self.host.len() <= named.len() + OTHERS_MAX {
+            let page = self.host.page(&Bytes::new(), self.host.len());
+            let shares = |name: &Bytes| self.metrics.queue(name).label() == OTHER;
+            let names: Vec<Bytes> = page
+                .into_iter()
+                .map(|(_, name)| name)
+                .filter(shares)
+                .collect();
+            let readings = self.readings(&names).await;
+            let all = |number: fn(&Reading) -> Option<u64>| {
+                let readings = readings.as_ref()?;
+                Some(readings.iter().filter_map(number).sum())
+            };
+            sum.pending = all(|reading| reading.pending);
+            sum.ready = all(|reading| reading.ready);
+            sum.paused = all(|reading| reading.paused);
+        }
+        // However many they are: the safety scan has seen them all.
+        sum.overdue_ms = self.store.is_up().then(|| self.host.others_overdue_ms());
+        others.read(sum);
+    }
+
+    /// In the order of the names; none if Redis cannot be asked.
+    async fn readings(&self, names: &[Bytes]) -> Option<Vec<Reading>> {
+        // Not even waited for: the scrape has more to tell.
+        if !self.store.is_up() {
+            return None;
+        }
+        let mut readings = Vec::with_capacity(names.len());
+        for some in names.chunks(STATS_MAX) {
+            let (now_ms, stats) = self.store.stats(some).await.ok()?;
+            readings.extend(stats.into_iter().map(|stats| Reading {
+                pending: u64::try_from(stats.pending).ok(),
+                ready: u64::try_from(stats.ready).ok(),
+                overdue_ms: Some(overdue_ms(&stats.next_due, now_ms)),
+                paused: Some(stats.paused.into()),
+            }));
+        }
+        Some(readings)
     }
 }
 
-/// Memory of this process, as the kernel counts it.
-fn resident_bytes() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = statm
-        .split(' ')
-        .nth(1)
-        .and_then(|pages| pages.parse::<u64>().ok());
-    pages.unwrap_or(0) * rustix::param::page_size() as u64
+/// How long a head is due. One before all times is due at once, and has waited for nobody knows
+/// how long: 0.
+fn overdue_ms(next_due: &str, now_ms: u64) -> u64 {
+    let due = moment(next_due).filter(|due| *due > 0);
+    due.map_or(0, |due| now_ms.saturating_sub(due))
 }
 
 fn hex(bytes: &[u8]) -> Bytes {

@@ -41,6 +41,9 @@ pub(super) async fn hold_node(broker: Rc<Broker>, ids: Rc<Snowflake>, token: Str
                 }
             }
             Err(error) => {
+                if held.is_none() {
+                    broker.offers.set_closed(Some(error.to_string()));
+                }
                 // Held as long as the claim lasts, with room for a call on its way.
                 if held.is_some_and(|held| held.elapsed() + NODE_REFRESH > NODE_EXPIRY) {
                     held = None;
@@ -50,7 +53,8 @@ pub(super) async fn hold_node(broker: Rc<Broker>, ids: Rc<Snowflake>, token: Str
                 Duration::from_millis(50)
             }
         };
-        tokio::time::sleep(pause).await;
+        // A Redis that is back may not know of the claim any more.
+        let _ = tokio::time::timeout(pause, broker.store.comes_up()).await;
     }
 }
 

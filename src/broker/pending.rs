@@ -5,9 +5,10 @@ use bytes::Bytes;
 
 use crate::broker::Broker;
 use crate::metrics::WakeCause;
-use crate::queue::{Due, Message, MessageId, MessageRef, QueueName};
+use crate::queue::{Due, Format, Message, MessageId, MessageRef, QueueName};
 use crate::scheduler::served::moment;
 use crate::store::StoreError;
+use crate::store::convert::Converted;
 use crate::store::keys::QueueKeys;
 use crate::store::messages::Position;
 
@@ -138,6 +139,14 @@ impl Broker {
         let dropped = self.store.clear(queue).await?;
         self.metrics.queue(queue.as_bytes()).removed(dropped);
         Ok(dropped)
+    }
+
+    pub async fn convert(
+        &self,
+        queue: &QueueName,
+        format: Option<Format>,
+    ) -> Result<Converted, StoreError> {
+        self.store.convert(queue, format).await
     }
 
     pub async fn pause(

@@ -12,10 +12,12 @@ use crate::batch::{Ticket, Told};
 use crate::metrics::{CommandMetrics, Metrics, Outcome};
 use crate::resp::{Protocol, Reply};
 
-use super::{Failure, Form, Place, TABLE};
+use super::{Failure, Form, Group, Kind, Place, TABLE};
 
 /// The name under which commands that do not exist are counted.
 const UNKNOWN: &str = "unknown";
+/// What a call to Redis can end with, and what alerts are about.
+const TROUBLES: [&str; 3] = ["UNAVAILABLE", "UNCERTAIN", "INTERNAL"];
 /// `<score>-<hex>`: at most 16 digits of a score, and 16 of the id.
 const ID_MAX: usize = 40;
 
@@ -91,6 +93,10 @@ pub struct Counts {
 
 impl Counts {
     pub fn new(metrics: &Metrics) -> Self {
+        for spec in TABLE.iter().filter(|spec| spec.group != Group::Refused) {
+            let calls = spec.kind != Kind::Local;
+            metrics.served(spec.name, if calls { &TROUBLES } else { &[] });
+        }
         Self {
             known: TABLE
                 .iter()

@@ -3,13 +3,16 @@
 //! Every error names the argument, its value and the rule, and begins with its code. Nothing is
 //! copied that the command does not keep; the arguments lie in the connection's read buffer.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 use bytes::Bytes;
 
-use crate::config::Config;
+use crate::config::{Config, Secret};
+use crate::encoding::{Encoding, WORDS};
 use crate::queue::{Due, MessageName, MessageRef, QueueName, QueueRules, Shown};
 use crate::resp::Request;
 
@@ -19,7 +22,7 @@ use super::Spec;
 pub const COUNT_DEFAULT: usize = 10;
 pub const COUNT_MAX: u64 = 1_000;
 
-/// What arguments may be; made once from the configuration, shared by all connections.
+/// What arguments may be; made from the configuration, shared by all connections.
 #[derive(Debug)]
 pub struct Rules {
     pub queue: QueueRules,
@@ -28,7 +31,9 @@ pub struct Rules {
     pub name_bytes_max: usize,
     pub moffer_messages_max: usize,
     pub moffer_bytes_max: usize,
-    pub password: Option<String>,
+    /// Of queues that have one of their own.
+    pub encodings: HashMap<Vec<u8>, Encoding>,
+    pub password: Option<Secret>,
     /// By place in the table of commands.
     pub(super) disabled: Vec<bool>,
 }
@@ -54,10 +59,13 @@ impl Rules {
             name_bytes_max: limits.message_name_bytes_max,
             moffer_messages_max: limits.moffer_messages_max,
             moffer_bytes_max: limits.moffer_bytes_max,
-            password: server
-                .password
-                .as_ref()
-                .map(|secret| secret.expose().to_owned()),
+            encodings: config
+                .queues
+                .iter()
+                .filter(|queue| queue.encoding != Encoding::Raw)
+                .map(|queue| (queue.name.clone().into_bytes(), queue.encoding))
+                .collect(),
+            password: server.password.clone(),
             disabled: super::TABLE
                 .iter()
                 .map(|spec| disabled(spec.name))
@@ -176,13 +184,55 @@ impl<'a, 'r> Args<'a, 'r> {
     }
 
     pub fn payload(&mut self) -> Result<&'a [u8], ArgError> {
-        let (payload, max) = (self.value()?, self.rules.payload_bytes_max);
-        if payload.len() > max {
-            let size = payload.len();
-            let text = format_args!("payload of {size} bytes is larger than {max} bytes");
+        let payload = self.value()?;
+        self.fits(payload.len(), "")?;
+        Ok(payload)
+    }
+
+    fn fits(&self, size: usize, written: &str) -> Result<(), ArgError> {
+        let max = self.rules.payload_bytes_max;
+        if size > max {
+            let text = format_args!("payload of {size} bytes{written} is larger than {max} bytes");
             return Err(ArgError::new("TOOBIG", text));
         }
-        Ok(payload)
+        Ok(())
+    }
+
+    /// The value of `AS`.
+    pub fn encoding(&mut self) -> Result<Encoding, ArgError> {
+        let raw = self.value_of("AS")?;
+        Encoding::parse(raw).ok_or_else(|| {
+            let words = WORDS.map(|(word, _)| word).join(", ");
+            let raw = Shown(raw);
+            ArgError::plain(format_args!("encoding {raw} must be one of {words}"))
+        })
+    }
+
+    /// The encoding that holds for a queue: what `AS` said, else what the configuration says.
+    pub fn encoding_of(&self, queue: &[u8], said: Option<Encoding>) -> Encoding {
+        let configured = || self.rules.encodings.get(queue).copied();
+        said.or_else(configured).unwrap_or_default()
+    }
+
+    /// A payload as it is stored in that encoding.
+    pub fn encoded<'p>(
+        &self,
+        encoding: Encoding,
+        payload: &'p [u8],
+    ) -> Result<Cow<'p, [u8]>, ArgError> {
+        encoding.encode(payload).map_err(|rule| {
+            let (shown, word) = (Shown(payload), encoding.word());
+            ArgError::plain(format_args!("payload {shown} {rule} (encoding {word})"))
+        })
+    }
+
+    /// The same, held to the limit of payloads.
+    pub fn stored(&self, encoding: Encoding, payload: &'a [u8]) -> Result<Cow<'a, [u8]>, ArgError> {
+        let stored = self.encoded(encoding, payload)?;
+        if let Cow::Owned(bytes) = &stored {
+            self.fits(bytes.len(), &format!(" as {}", encoding.word()))?;
+        }
+        Ok(stored)
     }
 
     /// A message id or a message name.

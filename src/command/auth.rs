@@ -84,7 +84,7 @@ pub fn authenticate(
         .rules
         .password
         .as_ref()
-        .is_none_or(|set| same(set.as_bytes(), password));
+        .is_none_or(|set| same(set.expose().as_bytes(), password));
     if !right || username != b"default" {
         return Err(ArgError::new(
             "WRONGPASS",

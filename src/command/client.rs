@@ -1,7 +1,8 @@
 //! `CLIENT ...`: what connections say about themselves, and see of one another.
 //!
-//! ID, INFO, GETNAME, SETNAME, SETINFO, LIST, KILL, REPLY, NO-EVICT, NO-TOUCH. All else is an
-//! error; for MAINT_NOTIFICATIONS, TRACKING and CACHING it must be: OK would promise pushes.
+//! ID, INFO, GETNAME, SETNAME, SETINFO, LIST, KILL, REPLY, NO-EVICT, NO-TOUCH, and TRACKING where
+//! it promises nothing. All else is an error; for MAINT_NOTIFICATIONS, CACHING and other TRACKING
+//! it must be: OK would promise pushes.
 
 use std::fmt::Write as _;
 use std::rc::Rc;
@@ -22,7 +23,7 @@ pub const SPEC: Spec = Spec {
     name: "CLIENT",
     usage: "<ID|INFO|GETNAME|SETNAME name|SETINFO <LIB-NAME|LIB-VER> value|LIST|\
             KILL [ID id] [ADDR addr] [LADDR addr] [SKIPME yes-or-no]|REPLY <ON|OFF|SKIP>|\
-            NO-EVICT <ON|OFF>|NO-TOUCH <ON|OFF>>",
+            NO-EVICT <ON|OFF>|NO-TOUCH <ON|OFF>|TRACKING <ON OPTIN|OFF>>",
     summary: "Names, lists and ends connections",
     args: 1..=MANY,
     kind: Kind::Local,
@@ -45,7 +46,8 @@ pub enum Client {
     /// The form with an address only answers with OK, or with an error if there is none.
     KillOne(Bytes),
     Reply(ReplyMode),
-    /// NO-EVICT, NO-TOUCH: there is nothing to evict or to touch.
+    /// NO-EVICT, NO-TOUCH: there is nothing to evict or to touch. TRACKING ON OPTIN: what is read
+    /// is tracked only after CACHING YES, which is refused.
     Accept,
 }
 
@@ -98,6 +100,10 @@ fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
             }
             Client::Accept
         }
+        b"TRACKING" => {
+            tracking(args)?;
+            Client::Accept
+        }
         _ => {
             let text = format_args!("unknown subcommand {}. Try CLIENT HELP.", Shown(raw));
             return Err(ArgError::plain(text));
@@ -129,6 +135,17 @@ fn set_info(attribute: &[u8], value: &[u8]) -> Result<Client, ArgError> {
             Shown(attribute)
         )))
     }
+}
+
+/// `ON OPTIN`, which rueidis sends when it connects, or `OFF`.
+fn tracking(args: &mut Args<'_, '_>) -> Result<(), ArgError> {
+    let promises_nothing = args.takes("OFF") || (args.takes("ON") && args.takes("OPTIN"));
+    if promises_nothing && args.left() == 0 {
+        return Ok(());
+    }
+    Err(ArgError::plain(
+        "CLIENT TRACKING takes ON OPTIN or OFF here: nothing is pushed when messages change",
+    ))
 }
 
 fn id(raw: &[u8]) -> Result<u64, ArgError> {
@@ -389,8 +406,14 @@ mod tests {
             ("CLIENT NO-TOUCH x", "ERR syntax error"),
             (
                 "CLIENT TRACKING on",
-                "ERR unknown subcommand 'TRACKING'. Try CLIENT HELP.",
+                "ERR CLIENT TRACKING takes ON OPTIN or OFF here",
             ),
+            (
+                "CLIENT TRACKING on optin bcast",
+                "ERR CLIENT TRACKING takes ON OPTIN or OFF here",
+            ),
+            ("CLIENT TRACKING on optin", "Accept"),
+            ("CLIENT TRACKING OFF", "Accept"),
             ("CLIENT CACHING yes", "ERR unknown subcommand 'CACHING'"),
             (
                 "CLIENT MAINT_NOTIFICATIONS ON",

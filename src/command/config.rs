@@ -2,7 +2,7 @@
 //!
 //! Replies with a map. Our settings are named `section.key` as in the file, secrets hidden; beside
 //! them stand the few of Redis's that clients read. CONFIG SET and the rest are errors: settings
-//! are read at start.
+//! are read at start and at SIGHUP.
 
 use std::rc::Rc;
 
@@ -50,7 +50,7 @@ fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
     let word = Shown(word);
     Err(match known {
         true => ArgError::plain(format_args!(
-            "CONFIG {word} is not supported: settings are read at start"
+            "CONFIG {word} is not supported: settings are read at start and at SIGHUP"
         )),
         false => ArgError::plain(format_args!("unknown subcommand {word}. Try CONFIG HELP.")),
     })
@@ -58,7 +58,7 @@ fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
 
 impl Config {
     pub fn run(self, _: &mut Session, broker: &Rc<Broker>) -> Run {
-        let (config, info) = (&broker.config, broker.server_info());
+        let (config, info) = (broker.config(), broker.server_info());
         let own = config.settings.iter().map(|(name, value)| {
             let value = value
                 .as_str()
@@ -72,7 +72,8 @@ impl Config {
             ("timeout", config.server.idle_timeout_s.to_string()),
             ("databases", "1".to_owned()),
             ("replica-read-only", "no".to_owned()),
-            ("port", info.tcp_port.to_string()),
+            ("port", info.plain_port.to_string()),
+            ("tls-port", info.tls_port.to_string()),
             ("maxclients", config.server.clients_max.to_string()),
         ];
         let of_redis = of_redis
@@ -115,7 +116,7 @@ mod tests {
             ),
             (
                 "CONFIG SET a b",
-                "ERR CONFIG 'SET' is not supported: settings are read at start",
+                "ERR CONFIG 'SET' is not supported: settings are read at start and at SIGHUP",
             ),
             (
                 "CONFIG RESETSTAT",

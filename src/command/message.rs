@@ -3,6 +3,11 @@
 //! A due time is an integer of Unix milliseconds wherever it can be; those of others may have
 //! fractions or be huge, and are doubles then.
 
+use std::borrow::Cow;
+
+use bytes::Bytes;
+
+use crate::encoding;
 use crate::queue::Message;
 use crate::resp::Reply;
 
@@ -10,22 +15,34 @@ use crate::resp::Reply;
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// The map of DQ.GET, DQ.PEEK and DQ.RANGE. An unreadable member has neither id nor name, and its
-/// payload is the raw member.
-pub fn reply(message: Message) -> Reply {
-    Reply::map([
+/// payload is the raw member. `decode`: with the payload as text where it can be read as one, and
+/// one field more, which says what it was read as.
+pub fn reply(message: Message, decode: bool) -> Reply {
+    let (mut payload, mut encoding) = (message.payload, None);
+    if decode {
+        let (read_as, shown) = encoding::decode(&payload);
+        encoding = Some(("encoding", read_as.word().into()));
+        if let Cow::Owned(text) = shown {
+            payload = Bytes::from(text);
+        }
+    }
+    let fields = [
         (
             "id",
             message.id.map_or(Reply::Null, |id| id.to_string().into()),
         ),
         ("name", message.name.map_or(Reply::Null, Reply::Bulk)),
         ("due", due(&message.score)),
-        ("payload", Reply::Bulk(message.payload)),
+        ("payload", Reply::Bulk(payload)),
         ("format", message.format.as_str().into()),
-    ])
+    ];
+    let fields = fields.into_iter().chain(encoding);
+    Reply::Map(fields.map(|(key, value)| (key.into(), value)).collect())
 }
 
-pub fn replies(messages: Vec<Message>) -> Reply {
-    Reply::Array(messages.into_iter().map(reply).collect())
+pub fn replies(messages: Vec<Message>, decode: bool) -> Reply {
+    let messages = messages.into_iter();
+    Reply::Array(messages.map(|message| reply(message, decode)).collect())
 }
 
 /// A score as Redis prints it.
@@ -43,8 +60,6 @@ pub fn due(score: &str) -> Reply {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
     use crate::queue::{Format, MessageId};
 
@@ -93,10 +108,30 @@ mod tests {
                 ("format", format.into()),
             ])
         };
-        assert_eq!(reply(message), map("5-ab".into(), "n".into(), "legacy"));
         assert_eq!(
-            reply(unreadable),
+            reply(message.clone(), false),
+            map("5-ab".into(), "n".into(), "legacy")
+        );
+        assert_eq!(
+            reply(unreadable, false),
             map(Reply::Null, Reply::Null, "unreadable")
         );
+        for (payload, encoding, shown) in [
+            (&b"p"[..], "string", &b"p"[..]),
+            (b"\x03a\xe2", "kryo5", b"ab"),
+            (b"\"p\"", "json", b"p"),
+            (b"\xff", "raw", b"\xff"),
+        ] {
+            let payload = Bytes::copy_from_slice(payload);
+            let message = Message {
+                payload,
+                ..message.clone()
+            };
+            let Reply::Map(fields) = reply(message, true) else {
+                panic!("no map")
+            };
+            assert_eq!(fields[3], ("payload".into(), Reply::Bulk(shown.into())));
+            assert_eq!(fields[5..], [("encoding".into(), encoding.into())]);
+        }
     }
 }

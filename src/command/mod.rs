@@ -26,6 +26,7 @@ mod clear;
 mod client;
 mod config;
 mod contains;
+mod convert;
 mod fire;
 mod get;
 mod hello;
@@ -87,6 +88,8 @@ pub enum Kind {
     Offer,
     /// Runs when all before it are answered.
     Store,
+    /// The same, and its reply holds messages: it may be as large as `limits.reply_bytes_max`.
+    Messages,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,6 +169,7 @@ commands! {
     Contains(contains::Contains): contains::SPEC;
     Poll(poll::Poll): poll::SPEC;
     Clear(clear::Clear): clear::SPEC;
+    Convert(convert::Convert): convert::SPEC;
     Pause(pause::Pause): pause::SPEC;
     Resume(resume::Resume): resume::SPEC;
     Quarantine(quarantine::Quarantine): quarantine::SPEC;
@@ -228,6 +232,18 @@ pub fn run(request: Request<'_>, session: &mut Session, broker: &Rc<Broker>) -> 
         run.silenced()
     };
     (found.map(|(place, _)| place), run)
+}
+
+/// Whether it would go into a batch.
+pub fn is_offer(request: Request<'_>) -> bool {
+    let found = lookup(request.get(0).unwrap_or_default());
+    found.is_some_and(|(_, spec)| spec.kind == Kind::Offer)
+}
+
+/// Whether the reply may be as large as `limits.reply_bytes_max`.
+pub fn has_large_reply(place: Place) -> bool {
+    let spec = place.and_then(|place| TABLE.get(place));
+    spec.is_some_and(|spec| spec.kind == Kind::Messages)
 }
 
 fn lookup(name: &[u8]) -> Option<(usize, &'static Spec)> {

@@ -1,10 +1,13 @@
-//! `DQ.OFFER queue delay payload [NAME name [NX|XX]]`, or `AT time` in place of the delay: keeps a
-//! payload back, then it is appended to the list `queue`.
+//! `DQ.OFFER queue delay payload [AS encoding] [NAME name [NX|XX]]`, or `AT time` in place of the
+//! delay: keeps a payload back, then it is appended to the list `queue`.
 //!
-//! Replies with the message id once Redis has it; nil if NX or XX forbade it. Errors: BADQUEUE,
-//! BADDELAY, BADTIME, BADID, TOOBIG, WRONGTYPE, UNAVAILABLE, UNCERTAIN.
-//! Way: batch, `lua/offer.lua`. Nothing is copied here: the batch packs from the read buffer.
+//! Replies with the message id once Redis has it; nil if NX or XX forbade it. Errors: ERR (the
+//! payload's encoding), BADQUEUE, BADDELAY, BADTIME, BADID, TOOBIG, WRONGTYPE, UNAVAILABLE,
+//! UNCERTAIN.
+//! Way: batch, `lua/offer.lua`. What is stored as given is not copied here: the batch packs from
+//! the read buffer.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::rc::Rc;
 
@@ -16,9 +19,9 @@ use super::{Command, Form, Group, Kind, Run, Session, Spec};
 
 pub const SPEC: Spec = Spec {
     name: "DQ.OFFER",
-    usage: "queue delay payload [NAME name [NX|XX]]",
+    usage: "queue delay payload [AS encoding] [NAME name [NX|XX]]",
     summary: "Stores a message that is appended to the list when its delay is over",
-    args: 3..=7,
+    args: 3..=9,
     kind: Kind::Offer,
     group: Group::Queue,
     flags: &["write", "denyoom", "fast"],
@@ -29,15 +32,17 @@ pub const SPEC: Spec = Spec {
 pub struct Offer<'a> {
     queue: &'a [u8],
     due: Due,
-    payload: &'a [u8],
+    payload: Cow<'a, [u8]>,
     name: Option<(&'a [u8], NameMode)>,
 }
 
 fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
     let (queue, due, payload) = (args.queue_bytes()?, args.due()?, args.payload()?);
-    let (mut name, mut mode) = (None, None);
+    let (mut encoding, mut name, mut mode) = (None, None, None);
     while let Some(option) = args.option() {
-        if is(option, "NAME") && name.is_none() {
+        if is(option, "AS") && encoding.is_none() {
+            encoding = Some(args.encoding()?);
+        } else if is(option, "NAME") && name.is_none() {
             name = Some(args.name()?);
         } else if is(option, "NX") && mode.is_none() {
             mode = Some(NameMode::Nx);
@@ -52,6 +57,7 @@ fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
         (None, None) => None,
         (None, Some(_)) => return Err(ArgError::plain("syntax error: NX and XX need NAME")),
     };
+    let payload = args.stored(args.encoding_of(queue, encoding), payload)?;
     Ok(Command::Offer(Offer {
         queue,
         due,
@@ -69,8 +75,8 @@ impl Offer<'_> {
             name,
         } = self;
         let ticket = match name {
-            None => broker.offer(queue, due, payload),
-            Some((name, mode)) => broker.offer_named(queue, due, payload, name, mode),
+            None => broker.offer(queue, due, &payload),
+            Some((name, mode)) => broker.offer_named(queue, due, &payload, name, mode),
         };
         Run::Offered(ticket, Form::One)
     }
@@ -83,7 +89,7 @@ impl fmt::Debug for Offer<'_> {
             "Offer {} {:?} {}",
             Shown(self.queue),
             self.due,
-            Shown(self.payload)
+            Shown(&self.payload)
         )?;
         match self.name {
             Some((name, mode)) => write!(f, " {} {mode:?}", Shown(name)),
@@ -111,6 +117,40 @@ mod tests {
             ("DQ.OFFER q 5 p name n nx", "Offer 'q' In(5) 'p' 'n' Nx"),
             ("DQ.OFFER q AT 5 p XX Name n", "Offer 'q' At(5) 'p' 'n' Xx"),
             ("DQ.OFFER q 5 p NAME NX", "Offer 'q' In(5) 'p' 'NX' Replace"),
+            ("DQ.OFFER q 5 p AS raw", "Offer 'q' In(5) 'p'"),
+            (
+                "DQ.OFFER q 5 abc as Kryo5 NAME n",
+                "Offer 'q' In(5) '\\x03ab\\xe3' 'n' Replace",
+            ),
+            (
+                "DQ.OFFER q 5 AS NX NAME n AS string",
+                "Offer 'q' In(5) 'AS' 'n' Nx",
+            ),
+            (
+                "DQ.OFFER q 5 p AS utf8",
+                "ERR encoding 'utf8' must be one of raw, string, long, json, kryo5",
+            ),
+            ("DQ.OFFER q 5 p AS", "ERR syntax error: AS needs a value"),
+            (
+                "DQ.OFFER q 5 p AS raw AS raw",
+                "ERR syntax error: unexpected argument 'AS'",
+            ),
+            (
+                "DQ.OFFER q 5 \"\\xff\" AS string",
+                "ERR payload '\\xff' is not UTF-8: byte 0 is the first that is not (enc",
+            ),
+            (
+                "DQ.OFFER q 5 {a} AS json",
+                "ERR payload '{a}' is not JSON: key must be a string at line 1 column 2 (encoding",
+            ),
+            (
+                "DQ.OFFER q 5 1.5 AS long",
+                "ERR payload '1.5' is not a whole number from",
+            ),
+            (
+                "DQ.OFFER q 5 1234567890123456 AS kryo5",
+                "TOOBIG payload of 17 bytes as kryo5 is larger than 16 bytes",
+            ),
             (
                 "DQ.OFFER q 5",
                 "ERR wrong number of arguments for 'dq.offer' command; usage:",

@@ -18,7 +18,7 @@ pub const SPEC: Spec = Spec {
     usage: "queue [COUNT n]",
     summary: "Takes pending messages in offer order, whatever their due time",
     args: 1..=3,
-    kind: Kind::Store,
+    kind: Kind::Messages,
     group: Group::Queue,
     flags: &["write"],
     parse,

@@ -22,7 +22,7 @@ pub const SPEC: Spec = Spec {
     usage: "queue <LIST [COUNT n]|RESTORE [member ...]|DROP [member ...]>",
     summary: "Shows, restores or drops members that could not be read",
     args: 2..=MANY,
-    kind: Kind::Store,
+    kind: Kind::Messages,
     group: Group::Queue,
     flags: &["write"],
     parse,

@@ -1,8 +1,8 @@
-//! `DQ.RANGE queue from to [COUNT n] [CURSOR c]`: pages of pending messages by due time.
+//! `DQ.RANGE queue from to [COUNT n] [CURSOR c] [DECODE]`: pages of pending messages by due time.
 //!
 //! `from` and `to` are inclusive: `-` and `+`, Unix ms, or RFC 3339. Replies with the next cursor
 //! (`0` at the end) and an array of the map of DQ.GET. A message that stays pending unchanged while
-//! a client follows the cursor appears exactly once.
+//! a client follows the cursor appears exactly once. DECODE shows payloads as text where they are.
 //! Errors: ERR (COUNT), BADQUEUE, BADTIME, WRONGTYPE, UNAVAILABLE. Way: `lua/range.lua`.
 
 use std::rc::Rc;
@@ -18,10 +18,10 @@ use super::{Command, Group, Kind, Run, Session, Spec, later, message};
 
 pub const SPEC: Spec = Spec {
     name: "DQ.RANGE",
-    usage: "queue from to [COUNT n] [CURSOR c]",
+    usage: "queue from to [COUNT n] [CURSOR c] [DECODE]",
     summary: "Pages through the pending messages by due time",
-    args: 3..=7,
-    kind: Kind::Store,
+    args: 3..=8,
+    kind: Kind::Messages,
     group: Group::Queue,
     flags: &["readonly"],
     parse,
@@ -35,6 +35,7 @@ pub struct Range {
     count: usize,
     /// As an earlier reply gave it; none = from the start.
     cursor: Option<Bytes>,
+    decode: bool,
 }
 
 fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
@@ -44,12 +45,14 @@ fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
         score_bound(raw).map_err(|rule| bad_time(name, raw, rule))
     };
     let (from, to) = (bound("from")?, bound("to")?);
-    let (mut count, mut cursor) = (None, None);
+    let (mut count, mut cursor, mut decode) = (None, None, false);
     while let Some(option) = args.option() {
         if is(option, "COUNT") && count.is_none() {
             count = Some(args.page()?);
         } else if is(option, "CURSOR") && cursor.is_none() {
             cursor = Some(args.value_of("CURSOR")?);
+        } else if is(option, "DECODE") && !decode {
+            decode = true;
         } else {
             return Err(args.unexpected(option));
         }
@@ -64,6 +67,7 @@ fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
         to,
         count,
         cursor,
+        decode,
     }))
 }
 
@@ -75,17 +79,18 @@ impl Range {
             to,
             count,
             cursor,
+            decode,
         } = self;
         later(
             broker,
             async move |broker| broker.range(&queue, from, to, count, cursor).await,
-            |(next, messages)| {
+            move |(next, messages)| {
                 let next = if next.is_empty() {
                     "0".into()
                 } else {
                     Reply::Bulk(next)
                 };
-                Reply::Array(vec![next, message::replies(messages)])
+                Reply::Array(vec![next, message::replies(messages, decode)])
             },
         )
     }
@@ -100,7 +105,7 @@ mod tests {
         let read = |from: &str, to: &str, count: usize, cursor: &str| {
             format!(
                 "Range {{ queue: QueueName('q'), from: \"{from}\", to: \"{to}\", \
-                 count: {count}, cursor: {cursor} }}"
+                 count: {count}, cursor: {cursor}, decode: false }}"
             )
         };
         check(&[
@@ -120,6 +125,14 @@ mod tests {
             (
                 "DQ.RANGE q -5 + CURSOR abc",
                 &read("-5", "+inf", 10, "Some(b\"abc\")"),
+            ),
+            (
+                "DQ.RANGE q - + CURSOR DECODE decode",
+                &read("-inf", "+inf", 10, "Some(b\"DECODE\")").replace("false", "true"),
+            ),
+            (
+                "DQ.RANGE q - + DECODE DECODE",
+                "ERR syntax error: unexpected argument 'DECODE'",
             ),
             (
                 "DQ.RANGE q x +",

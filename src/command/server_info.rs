@@ -48,7 +48,7 @@ type Section = (&'static str, Vec<(String, String)>);
 impl ServerInfo {
     pub fn run(self, _: &mut Session, broker: &Rc<Broker>) -> Run {
         let connected = broker.clients.len();
-        let limit = broker.config.server.clients_max;
+        let limit = broker.config().server.clients_max;
         let mut sections = standard(&broker.server_info(), connected, limit);
         sections.extend(broker.server_info().sections);
         Run::Ready(self.text(&sections).into())
@@ -78,6 +78,11 @@ fn standard(numbers: &Numbers, connected: usize, limit: usize) -> Vec<Section> {
             .map(|(name, value)| ((*name).to_owned(), value.to_string()));
         (title, fields.collect())
     };
+    // As Redis: the one with TLS only where there is no other.
+    let port = match numbers.plain_port {
+        0 => numbers.tls_port,
+        plain => plain,
+    };
     let days = numbers.uptime_s / 86_400;
     let memory = numbers.used_memory_bytes;
     let human = format!("{:.2}M", memory as f64 / 1_048_576.0);
@@ -92,7 +97,7 @@ fn standard(numbers: &Numbers, connected: usize, limit: usize) -> Vec<Section> {
                 ("arch_bits", &usize::BITS),
                 ("process_id", &std::process::id()),
                 ("run_id", &numbers.run_id),
-                ("tcp_port", &numbers.tcp_port),
+                ("tcp_port", &port),
                 ("uptime_in_seconds", &numbers.uptime_s),
                 ("uptime_in_days", &days),
             ],
@@ -141,7 +146,7 @@ mod tests {
     #[test]
     fn sections() {
         let numbers = Numbers {
-            tcp_port: 7379,
+            tls_port: 7379,
             ready: true,
             ..Numbers::default()
         };

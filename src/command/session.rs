@@ -40,6 +40,13 @@ impl Session {
         }
     }
 
+    /// Other rules from now on. As in Redis, who is in stays in; where no password is asked for any
+    /// more, everybody is.
+    pub fn set_rules(&mut self, rules: Rc<Rules>) {
+        self.authenticated |= rules.password.is_none();
+        self.rules = rules;
+    }
+
     /// As RESET leaves it: a new connection, but for what the client said about its library.
     pub fn reset(&mut self) {
         self.authenticated = self.rules.password.is_none();

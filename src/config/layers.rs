@@ -21,7 +21,7 @@ pub const HIDDEN: &str = "(hidden)";
 const PREFIX: &str = "DELAY_BROKER_";
 
 /// Where settings come from, above the embedded defaults, the later the stronger.
-#[derive(Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Layers {
     pub file: Option<PathBuf>,
     /// All variables of the process; those that are not ours are passed over.
@@ -39,6 +39,25 @@ pub struct ConfigError {
     pub rule: String,
 }
 
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            key,
+            value,
+            origin,
+            rule,
+        } = self;
+        f.write_str(key)?;
+        if !value.is_empty() {
+            write!(f, " = {value}")?;
+        }
+        if !origin.is_empty() {
+            write!(f, " (from {origin})")?;
+        }
+        write!(f, ": {rule}")
+    }
+}
+
 /// All that is wrong with a configuration, at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigErrors(pub Vec<ConfigError>);
@@ -48,21 +67,8 @@ impl std::error::Error for ConfigErrors {}
 impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the configuration is not valid:")?;
-        for ConfigError {
-            key,
-            value,
-            origin,
-            rule,
-        } in &self.0
-        {
-            write!(f, "\n  {key}")?;
-            if !value.is_empty() {
-                write!(f, " = {value}")?;
-            }
-            if !origin.is_empty() {
-                write!(f, " (from {origin})")?;
-            }
-            write!(f, ": {rule}")?;
+        for error in &self.0 {
+            write!(f, "\n  {error}")?;
         }
         Ok(())
     }
@@ -218,6 +224,11 @@ impl Reader {
                 rule: rule.into(),
             });
         }
+    }
+
+    /// What was not read yet is neither checked nor missed.
+    pub fn pass_over_the_rest(&mut self) {
+        self.values.clear();
     }
 
     /// The settings as read, with secrets hidden; or everything that was wrong.

@@ -52,7 +52,10 @@ fn default_toml_is_the_reference() {
             for part in ["Unit: ", "Default: "] {
                 assert!(comment.contains(part), "{section}{key} has no {part:?}");
             }
-            named.push(format!("{section}{key}"));
+            let name = format!("{section}{key}");
+            let marked = comment.ends_with(" Reload: yes.");
+            assert_eq!(marked, RELOADED.contains(&name.as_str()), "{name}");
+            named.push(name);
             comment.clear();
         }
     }
@@ -107,14 +110,18 @@ fn rules() {
         ("server.listen", "localhost:7000", ""),
         ("server.listen", "[::1]:7000", ""),
         ("server.listen", "7379", "must be address:port"),
-        ("server.listen", "", "must be address:port"),
+        ("server.listen", "", "may be empty only where server.tls_listen"),
+        ("server.tls_listen", "7380", "must be address:port"),
         ("server.listen", "0.0.0.0:7379", "needs server.password"),
         ("server.clients_max", "0", "from 1 to 1000000"),
         ("server.clients_max", "-1", "from 1 to 1000000"),
         ("server.clients_max", "many", "\"many\" (from a flag): must be a whole number"),
         ("server.protected_mode", "yes", "must be true or false"),
         ("limits.queue_pattern", "^[a-z]+$", ""),
-        ("limits.queue_pattern", "(", "must be a regular expression"),
+        ("limits.queue_pattern", "(", "must be a regular expression: error: unclosed group"),
+        ("server.password", "(hidden)", "stands in place of a secret"),
+        ("server.disabled_commands", "dq.clear, DQ.POLL", ""),
+        ("server.disabled_commands", "dq.clear, dq.claer", "\"DQ.CLAER\" is none"),
         ("limits.arguments_max", "2001", "at least 2 * limits.moffer_messages_max + 2"),
         ("limits.request_bytes_max", "33554432", "must exceed limits.payload_bytes_max"),
         ("redis.url", "redis://localhost", ""),
@@ -122,9 +129,14 @@ fn rules() {
         ("redis.url", "redis://[::1]:6379", ""),
         ("redis.url", "unix:///run/redis.sock", ""),
         ("redis.url", "http://localhost", "must be redis://"),
-        ("redis.url", "redis://localhost/x", "must be redis://"),
+        ("redis.url", "redis://localhost/x", "must have a database number"),
         ("redis.url", "redis://localhost:0", "must be redis://"),
         ("redis.url", "redis+unix://", "must be redis://"),
+        ("redis.url", "redis://(hidden)@localhost", "stands in place of a secret"),
+        ("redis.url", "redis://:a%zz@localhost", "(hidden) (from a flag): must have two hex"),
+        ("redis.tls_ca_file", "/nowhere/ca.pem", "(from a flag): cannot be read"),
+        ("redis.tls_key_file", "/dev/null", "is not a file"),
+        ("redis.audit", "on", "one of \"refuse\", \"warn\", \"off\""),
         ("managed.port", "65536", "from 0 to 65535"),
         ("managed.port", "7379", "must not be the port of server.listen"),
         ("managed.appendfsync", "sometimes", "one of \"always\", \"everysec\", \"no\""),
@@ -161,7 +173,14 @@ fn queues_come_from_the_file() {
         ("[[queues]]\nname = 'a'\n[[queues]]\nname = 'a'", "\"a\" is named twice"),
         ("[[queues]]\nformat = 'legacy'", "needs a name"),
         ("[[queues]]\nname = 'a'\nformat = 'old'", "format of \"a\" must be one of"),
+        ("[[queues]]\nname = 'a'\nencoding = 'kryo5'", ""),
+        ("[[queues]]\nname = 'a'\nencoding = 'kryo'", "encoding of \"a\" must be one of"),
         ("[[queues]]\nname = 'a'\npriority = 1", "priority is not a setting of a queue"),
+        ("[[queues]]\nformat = 'legacy'\n[[queues]]\nname = 'a'\nformat = 'old'",
+         "needs a name; the format of \"a\" must be"),
+        ("[[queues]]\nname = 'delay_broker_x'", "queues[0].name = \"delay_broker_x\": begins with"),
+        ("[[queues]]\nname = 'a'\n[[queues]]\nname = 'B'\n[limits]\nqueue_pattern = '^[a-z]+$'",
+         "queues[1].name = \"B\": "),
     ];
     for (text, part) in rows {
         let (_dir, layers) = file(text);
@@ -226,11 +245,189 @@ fn secrets_are_never_shown() {
         ("redis.url", "redis://user:hunter2@example.com:6379/1"),
     ]);
     let config = config.unwrap();
-    let shown = format!("{config:?}{}", config.effective());
+    let rules = crate::command::Rules::new(&config, false);
+    let shown = format!("{config:?}{}{rules:?}", config.effective());
     assert!(!shown.contains("hunter2"), "{shown}");
     assert!(
         config
             .effective()
-            .contains("url = \"redis://(hidden)@example.com:6379/1\"")
+            .contains("\n# url = \"redis://(hidden)@example.com:6379/1\"\n")
     );
+}
+
+/// What `check` prints is a file again; its secrets must be set again.
+#[test]
+fn the_effective_settings_are_a_file() {
+    let given = [
+        ("server.password", "hunter2"),
+        ("redis.url", "redis://user:hunter2@example.com:6379/1"),
+        ("limits.queue_pattern", "a\"\n\u{1b}"),
+        ("server.disabled_commands", "DQ.CLEAR"),
+    ];
+    let config = Config::with(&given).unwrap();
+    let (_dir, layers) = file(&config.effective());
+    let again = Config::load(layers.clone()).unwrap();
+    assert!(again.server.password.is_none() && again.redis.url.is_none());
+    let flags = given.map(|(key, value)| (key, value.to_owned())).to_vec();
+    let again = Config::load(Layers { flags, ..layers }).unwrap();
+    assert!(again.changes(&config).is_empty() && config.changes(&again).is_empty());
+}
+
+/// The variable of each setting is the one that the reference's first lines say.
+#[test]
+fn each_key_has_its_variable() {
+    for (key, _) in Config::with(&[]).unwrap().settings {
+        let Some((section, name)) = key.split_once('.') else {
+            continue;
+        };
+        let name = format!("DELAY_BROKER_{section}__{name}").to_uppercase();
+        // No setting takes this but those that take any text.
+        let wrong = environment(&[(&name, "(\u{1})=,=")]);
+        let read = Config::load(wrong);
+        let seen = match &read {
+            Err(errors) => errors.0.iter().any(|error| {
+                let unknown = error.rule.contains("is not a setting");
+                error.key == key && !unknown
+            }),
+            Ok(config) => !config.changes(&Config::with(&[]).unwrap()).is_empty(),
+        };
+        assert!(seen, "{name}: {read:?}");
+    }
+}
+
+/// A setting that is not the default's, for each key that can change without a restart.
+#[test]
+fn what_reloads_is_taken_up_and_the_rest_is_not() {
+    let certified = crate::tls::tests::Files::new();
+    let base = certified.settings();
+    let load = |more: &[(&'static str, &str)]| {
+        let all: Vec<_> = base
+            .iter()
+            .map(|(key, value)| (*key, value.as_str()))
+            .collect();
+        Config::with(&[&all[..], more].concat()).unwrap()
+    };
+    let before = load(&[]);
+    let other = crate::tls::tests::Files::new();
+    let other = other.settings();
+    let mut seen = Vec::new();
+    for (key, default) in &before.settings {
+        let value = match (key.as_str(), default) {
+            ("server.tls_cert_file" | "server.tls_key_file", _) => continue,
+            ("server.tls_client_ca_file", _) => other[1].1.clone(),
+            ("server.disabled_commands", _) => "DQ.CLEAR".to_owned(),
+            ("server.listen" | "http.listen", _) => "127.0.0.1:0".to_owned(),
+            ("server.tls_listen", _) => "127.0.0.1:1".to_owned(),
+            ("redis.url", _) => "redis://localhost".to_owned(),
+            ("redis.audit", _) => "off".to_owned(),
+            // For TLS to Redis only.
+            ("redis.tls_ca_file" | "redis.tls_cert_file" | "redis.tls_key_file", _) => continue,
+            ("managed.appendfsync", _) => "no".to_owned(),
+            ("log.format", _) => "json".to_owned(),
+            ("log.level", _) => "debug".to_owned(),
+            ("queues", _) => continue,
+            (_, toml::Value::Boolean(flag)) => (!flag).to_string(),
+            (_, toml::Value::Integer(0)) => "1".to_owned(),
+            (
+                "limits.arguments_max" | "limits.request_bytes_max" | "managed.port",
+                toml::Value::Integer(n),
+            ) => (n + 1).to_string(),
+            ("scheduler.retry_max_ms", toml::Value::Integer(n)) => (n + 1).to_string(),
+            (_, toml::Value::Integer(n)) => (n - 1).to_string(),
+            (_, _) => "other".to_owned(),
+        };
+        let key: &'static str = key.clone().leak();
+        let wanted = load(&[(key, &value)]);
+        let changes = before.changes(&wanted);
+        assert_eq!(changes.len(), 1, "{key}: {changes:?}");
+        let after = before.reloaded(&wanted).unwrap();
+        let expected = if RELOADED.contains(&key) {
+            &wanted
+        } else {
+            &before
+        };
+        assert_eq!(format!("{after:?}"), format!("{expected:?}"), "{key}");
+        assert!(after.changes(expected).is_empty(), "{key}");
+        seen.push(key);
+    }
+    // Those of a pair of files change together.
+    let renewed: Vec<_> = other
+        .iter()
+        .map(|(key, value)| (*key, value.as_str()))
+        .collect();
+    let wanted = Config::with(&renewed).unwrap();
+    let after = before.reloaded(&wanted).unwrap();
+    assert!(after.changes(&wanted).is_empty());
+    let unseen = |key: &&&str| !seen.contains(key) && !key.starts_with("server.tls_");
+    assert_eq!(RELOADED.iter().filter(unseen).collect::<Vec<_>>(), [&""; 0]);
+}
+
+/// The address stays until a restart, so the password that it needs stays, too.
+#[test]
+fn a_password_is_not_taken_from_an_address_that_stays_open() {
+    let open = [("server.listen", "0.0.0.0:7379"), ("server.password", "x")];
+    let before = Config::with(&open).unwrap();
+    let closed = Config::with(&[]).unwrap();
+    let error = before.reloaded(&closed).unwrap_err().to_string();
+    assert!(error.contains("server.listen = 0.0.0.0:7379"), "{error}");
+    assert!(closed.reloaded(&before).is_ok());
+}
+
+#[test]
+fn tls() {
+    let files = crate::tls::tests::Files::new();
+    let other = crate::tls::tests::Files::new();
+    let [listen, certificate, key] = files.settings();
+    let [_, _, other_key] = other.settings();
+    let errors = |settings: &[(&'static str, &str)]| {
+        let flags = settings
+            .iter()
+            .map(|(key, value)| (*key, (*value).to_owned()));
+        errors_of(Layers {
+            flags: flags.collect(),
+            ..Layers::default()
+        })
+        .concat()
+    };
+    let (cert, key) = (
+        ("server.tls_cert_file", &*certificate.1),
+        ("server.tls_key_file", &*key.1),
+    );
+    let listen = ("server.tls_listen", &*listen.1);
+    let open = ("server.tls_listen", "0.0.0.0:0");
+    let nowhere = ("server.listen", "");
+    let ca = ("server.tls_client_ca_file", &*certificate.1);
+    #[rustfmt::skip]
+    let rows: &[(&[(&'static str, &str)], &[&str])] = &[
+        (&[listen, cert, key], &[]),
+        (&[listen, cert, key, nowhere], &[]),
+        (&[listen, cert, key, ca], &[]),
+        (&[listen], &["tls_cert_file = \"\": must be set", "tls_key_file = \"\": must be set"]),
+        (&[listen, cert, ("server.tls_key_file", &other_key.1)], &["is not the key of"]),
+        (&[listen, cert, ("server.tls_key_file", &certificate.1)], &["holds no private key"]),
+        (&[listen, ("server.tls_cert_file", "/nowhere"), ("server.tls_key_file", "/no"),
+           ("server.tls_client_ca_file", key.1)],
+         &["tls_cert_file = \"/nowhere\": cannot be read", "tls_key_file = \"/no\": cannot be",
+           "tls_client_ca_file = ", "holds no certificate"]),
+        (&[open, cert, key], &["needs server.password or server.tls_client_ca_file"]),
+        (&[open, cert, key, ("server.password", "x")], &[]),
+        (&[open, cert, key, ca], &[]),
+        (&[open, cert, key, ca, ("server.listen", "0.0.0.0:0")], &["needs server.password;"]),
+        (&[("server.tls_listen", "127.0.0.1:7379"), cert, key],
+         &["must not be the port of server.listen"]),
+        // Nothing listens: nothing is read.
+        (&[("server.tls_cert_file", "/nowhere")], &[]),
+    ];
+    for (settings, parts) in rows {
+        let errors = errors(settings);
+        assert_eq!(
+            errors.is_empty(),
+            parts.is_empty(),
+            "{settings:?}: {errors}"
+        );
+        for part in *parts {
+            assert!(errors.contains(part), "{settings:?}: {errors}");
+        }
+        assert!(!errors.contains("PRIVATE KEY\n"), "{errors}");
+    }
 }

@@ -98,6 +98,41 @@ fn restarted_when_it_dies() {
     });
 }
 
+/// Killed while it waits for the disk, it takes connections until it is gone: nobody to adopt.
+#[test]
+fn one_that_is_dying_is_not_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let dying = std::os::unix::net::UnixListener::bind(dir.path().join(SOCKET)).unwrap();
+    let dies = std::thread::spawn(move || drop(dying.accept()));
+    run(async {
+        let begun = Instant::now();
+        let managed = start(&settings(dir.path())).await.unwrap();
+        assert!(!managed.adopted);
+        assert!(begun.elapsed() < ANSWER_WITHIN / 2);
+        managed.stop().await.unwrap();
+    });
+    dies.join().unwrap();
+}
+
+/// After a crash its number may be that of a shell that somebody opened in the directory.
+#[test]
+fn another_process_with_its_number_is_not_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut other = std::process::Command::new("sleep")
+        .arg("60")
+        .current_dir(dir.path())
+        .spawn()
+        .unwrap();
+    std::fs::write(dir.path().join(PID), other.id().to_string()).unwrap();
+    run(async {
+        let managed = start(&settings(dir.path())).await.unwrap();
+        assert!(!managed.adopted);
+        managed.stop().await.unwrap();
+    });
+    other.kill().unwrap();
+    other.wait().unwrap();
+}
+
 /// Dropped in the middle of a restart: what was started ends, and the next start has its way.
 #[test]
 fn a_watch_given_up_leaves_nothing_in_the_way() {

@@ -45,6 +45,16 @@ impl Reply {
         Self::Map(fields.map(|(key, value)| (key.into(), value)).collect())
     }
 
+    /// Bytes of the strings in it.
+    pub fn payload_bytes(&self) -> usize {
+        match self {
+            Self::Bulk(data) => data.len(),
+            Self::Array(replies) => replies.iter().map(Self::payload_bytes).sum(),
+            Self::Map(fields) => fields.iter().map(|(_, value)| value.payload_bytes()).sum(),
+            _ => 0,
+        }
+    }
+
     /// Appends the bytes of this reply.
     pub fn encode(&self, protocol: Protocol, out: &mut BytesMut) {
         let written = match (self, protocol) {

@@ -3,7 +3,8 @@
 //! Resumable: what was read of a partial request is kept, so its arguments are never read again,
 //! however small the pieces. Not recursive: an argument is a bulk string or an error. Every
 //! announced length is checked before anything is waited for, and so is the line end behind each
-//! argument. Knows no IO and no command. The wording of errors is Redis's, as clients know it.
+//! argument. Knows no IO and no command. The wording of errors is Redis's, as clients know it; the
+//! setting of a limit that is broken comes behind it.
 
 use bytes::{Buf, BytesMut};
 use thiserror::Error;
@@ -46,12 +47,18 @@ pub enum ProtocolError {
     NotBulk(u8),
     #[error("missing CRLF after an argument")]
     NoLineEnd,
-    #[error("too big request")]
-    RequestTooBig,
-    #[error("too big inline request")]
-    InlineTooBig,
+    #[error("invalid multibulk length: more arguments than limits.arguments_max, {0}")]
+    TooManyArguments(usize),
+    #[error("invalid bulk length: more bytes than limits.request_bytes_max, {0}")]
+    ArgumentTooBig(usize),
+    #[error("too big request: more bytes than limits.request_bytes_max, {0}")]
+    RequestTooBig(usize),
+    #[error("too big inline request: more bytes than limits.inline_bytes_max, {0}")]
+    InlineTooBig(usize),
     #[error("unbalanced quotes in request")]
     Quotes,
+    #[error("this is TLS, and this port is without (server.tls_listen is with)")]
+    Tls,
 }
 
 /// `*` or `$`, a sign, 19 digits and CR LF are 23 bytes: a line without an end beyond this is none.
@@ -129,6 +136,8 @@ impl RequestReader {
                             self.state = State::Length { left };
                         }
                     },
+                    // The record of a ClientHello. It may hold no line end to wait for.
+                    Some(0x16) => return Err(ProtocolError::Tls),
                     Some(_) => self.state = State::Inline { searched: 0 },
                 },
                 State::Length { left } => match buf.get(self.at) {
@@ -167,7 +176,7 @@ impl RequestReader {
                     let found = unsearched.iter().position(|&b| b == b'\n');
                     let length = found.map_or(buf.len(), |place| searched + place);
                     if length > self.limits.inline_bytes_max {
-                        return Err(ProtocolError::InlineTooBig);
+                        return Err(self.inline_length());
                     }
                     if found.is_none() {
                         self.state = State::Inline { searched: length };
@@ -206,6 +215,11 @@ impl RequestReader {
                 }
             }
         }
+    }
+
+    /// How many bytes of the buffer the request that `next` found takes.
+    pub fn request_bytes(&self) -> usize {
+        self.at
     }
 
     /// Drops the request just read from the front of `buf`.
@@ -248,7 +262,7 @@ impl RequestReader {
         match usize::try_from(announced) {
             Ok(length) if length > self.limits.arg_bytes_max => Err(self.bulk_length()),
             Ok(length) if body + length + 2 > self.limits.request_bytes_max => {
-                Err(ProtocolError::RequestTooBig)
+                Err(self.request_length())
             }
             Ok(length) => Ok(length),
             Err(_) => Err(ProtocolError::BulkLength),
@@ -272,14 +286,28 @@ impl RequestReader {
     fn array_length(&self) -> ProtocolError {
         match self.limits == RequestLimits::UNAUTHENTICATED {
             true => ProtocolError::UnauthenticatedArrayLength,
-            false => ProtocolError::ArrayLength,
+            false => ProtocolError::TooManyArguments(self.limits.args_max),
         }
     }
 
     fn bulk_length(&self) -> ProtocolError {
         match self.limits == RequestLimits::UNAUTHENTICATED {
             true => ProtocolError::UnauthenticatedBulkLength,
-            false => ProtocolError::BulkLength,
+            false => ProtocolError::ArgumentTooBig(self.limits.arg_bytes_max),
+        }
+    }
+
+    fn request_length(&self) -> ProtocolError {
+        match self.limits == RequestLimits::UNAUTHENTICATED {
+            true => ProtocolError::UnauthenticatedBulkLength,
+            false => ProtocolError::RequestTooBig(self.limits.request_bytes_max),
+        }
+    }
+
+    fn inline_length(&self) -> ProtocolError {
+        match self.limits == RequestLimits::UNAUTHENTICATED {
+            true => ProtocolError::UnauthenticatedBulkLength,
+            false => ProtocolError::InlineTooBig(self.limits.inline_bytes_max),
         }
     }
 }
@@ -516,25 +544,29 @@ mod tests {
             (
                 b"1 2 3 4 5 6 7 8 9\r\n".to_vec(),
                 vec![],
-                Some(E::ArrayLength),
+                Some(E::TooManyArguments(8)),
             ),
             (
                 [b'a'; 65].into_iter().chain(*b"\r\n").collect(),
                 vec![],
-                Some(E::BulkLength),
+                Some(E::ArgumentTooBig(64)),
             ),
-            (vec![b' '; 81], vec![], Some(E::InlineTooBig)),
+            (vec![b' '; 81], vec![], Some(E::InlineTooBig(80))),
             (
                 [b' '; 81].into_iter().chain(*b"a\n").collect(),
                 vec![],
-                Some(E::InlineTooBig),
+                Some(E::InlineTooBig(80)),
             ),
-            (b"*9\r\n".to_vec(), vec![], Some(E::ArrayLength)),
-            (b"*2147483647\r\n".to_vec(), vec![], Some(E::ArrayLength)),
+            (b"*9\r\n".to_vec(), vec![], Some(E::TooManyArguments(8))),
+            (
+                b"*2147483647\r\n".to_vec(),
+                vec![],
+                Some(E::TooManyArguments(8)),
+            ),
             (
                 b"*99999999999999999999\r\n".to_vec(),
                 vec![],
-                Some(E::ArrayLength),
+                Some(E::TooManyArguments(8)),
             ),
             (b"*a".to_vec(), vec![], Some(E::ArrayLength)),
             (b"*+1\r\n".to_vec(), vec![], Some(E::ArrayLength)),
@@ -550,11 +582,15 @@ mod tests {
             (b"*1\r\n:1\r\n".to_vec(), vec![], Some(E::NotBulk(b':'))),
             (b"*1\r\n\r\n".to_vec(), vec![], Some(E::NotBulk(b'\r'))),
             (b"*1\r\n$-1\r\n".to_vec(), vec![], Some(E::BulkLength)),
-            (b"*1\r\n$65\r\n".to_vec(), vec![], Some(E::BulkLength)),
+            (
+                b"*1\r\n$65\r\n".to_vec(),
+                vec![],
+                Some(E::ArgumentTooBig(64)),
+            ),
             (
                 b"*1\r\n$9223372036854775807\r\n".to_vec(),
                 vec![],
-                Some(E::BulkLength),
+                Some(E::ArgumentTooBig(64)),
             ),
             (b"*1\r\n$ 4\r\n".to_vec(), vec![], Some(E::BulkLength)),
             (b"*1\r\n$+3\r\n".to_vec(), vec![], Some(E::BulkLength)),
@@ -576,7 +612,7 @@ mod tests {
                     .copied()
                     .collect(),
                 vec![],
-                Some(E::RequestTooBig),
+                Some(E::RequestTooBig(160)),
             ),
         ]
     }

@@ -33,6 +33,8 @@ const SLOW_SCAN_REST: Duration = Duration::from_secs(60);
 const SEARCH_RETRY: Duration = Duration::from_secs(1);
 /// Unknown queues that publications named and that wait to be looked at; more are left to the SCAN.
 const HEARD_MAX: usize = 10_000;
+/// Between two attempts to ask Redis for one of them.
+const HEARD_RETRY: Duration = Duration::from_millis(50);
 /// Between two rounds of writing and pruning the registry; a queue that is empty for so long may be
 /// forgotten.
 const REGISTRY_PAUSE: Duration = Duration::from_secs(2);
@@ -130,9 +132,18 @@ impl Discovery {
                 continue;
             };
             self.heard_set.borrow_mut().remove(&suffix);
-            if matches!(self.store.has_pending(&suffix).await, Ok(true)) {
-                // An error leaves it to the scan.
-                let _ = self.take_up(&suffix).await;
+            let taken = match self.store.has_pending(&suffix).await {
+                Ok(true) => self.take_up(&suffix).await,
+                Ok(false) => Ok(()),
+                Err(error) => Err(error),
+            };
+            // The scan would find it too, but late. A bad key is left to it.
+            if matches!(
+                taken,
+                Err(StoreError::Unavailable(_) | StoreError::Uncertain(_))
+            ) {
+                self.heard_of(suffix);
+                tokio::time::sleep(HEARD_RETRY).await;
             }
         }
     }
@@ -197,11 +208,14 @@ impl Discovery {
     pub async fn watch_heads(self: Rc<Self>, base: Duration) {
         let mut after = Bytes::new();
         let mut round = Instant::now();
+        let mut overdue_ms = 0;
         loop {
             let page = self.host.page(&after, HEADS_MAX);
             let queues = self.host.len();
             let Some((last, _)) = page.last() else {
                 after = Bytes::new();
+                self.host
+                    .set_others_overdue_ms(std::mem::take(&mut overdue_ms));
                 tokio::time::sleep_until(round + interval(queues, base)).await;
                 round = Instant::now();
                 continue;
@@ -213,7 +227,9 @@ impl Discovery {
                 .collect();
             if let Ok(heads) = self.store.heads(&timeouts).await {
                 for ((suffix, _), head) in page.iter().zip(heads) {
-                    self.host.scanned(suffix, moment(&head));
+                    let head = moment(&head);
+                    overdue_ms = overdue_ms.max(self.host.overdue_ms(suffix, head));
+                    self.host.scanned(suffix, head);
                 }
             }
             // Spread over the interval, so that Redis never sees them all at once.

@@ -20,7 +20,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 
 use crate::clock::{Clock, monotonic_us};
-use crate::metrics::{Metrics, WakeCause};
+use crate::metrics::{Metrics, OTHER, WakeCause};
 use crate::scheduler::queue_loop::{Backoff, Event, Moment, Next};
 use crate::scheduler::served::Served;
 use crate::scheduler::wheel::Wheel;
@@ -71,6 +71,7 @@ pub struct Host {
     configured: HashSet<Bytes>,
     /// Whether it was said that there are too many queues.
     full: Cell<bool>,
+    others_overdue_ms: Cell<u64>,
     me: Weak<Host>,
 }
 
@@ -105,6 +106,7 @@ impl Host {
             begun: RefCell::default(),
             configured,
             full: Cell::new(false),
+            others_overdue_ms: Cell::new(0),
             me: me.clone(),
         })
     }
@@ -139,6 +141,29 @@ impl Host {
         if self.tell(index, event) {
             self.metrics.wakeup(WakeCause::Scan);
         }
+    }
+
+    /// How long the head of a queue that shares its metrics with others has been due; 0 if it is
+    /// not, or is paused.
+    pub fn overdue_ms(&self, suffix: &[u8], head: Option<Moment>) -> u64 {
+        let state = self.state.borrow();
+        let served = state
+            .by_suffix
+            .get(suffix)
+            .and_then(|index| state.loops.get(*index)?.as_ref());
+        let counts = served
+            .is_some_and(|served| served.metrics.label() == OTHER && !served.state.is_paused());
+        let head = head.filter(|head| counts && *head > 0);
+        head.map_or(0, |head| self.now().saturating_sub(head))
+    }
+
+    /// The longest of these that the last round of the safety scan saw.
+    pub fn others_overdue_ms(&self) -> u64 {
+        self.others_overdue_ms.get()
+    }
+
+    pub fn set_others_overdue_ms(&self, ms: u64) {
+        self.others_overdue_ms.set(ms);
     }
 
     fn is_idle(&self, index: usize) -> bool {
@@ -211,11 +236,31 @@ impl Host {
         }
     }
 
+    /// Redis is back: looks at every queue that waits because of a failure.
+    pub fn look_at_failed(&self) {
+        let state = self.state.borrow();
+        let loops = state.loops.iter().enumerate();
+        let failed = loops.filter(|(_, served)| {
+            let served = served.as_ref();
+            served.is_some_and(|served| served.state.has_failed())
+        });
+        let failed: Vec<usize> = failed.map(|(index, _)| index).collect();
+        drop(state);
+        for index in failed {
+            self.tell(index, Event::Look);
+        }
+    }
+
     /// Redis's clock stepped: every timer is armed again, for the times of another clock.
     pub fn clock_stepped(&self) {
         self.state.borrow_mut().wheel.restart(self.now());
         self.look_at_all(WakeCause::Timer);
         self.set_timer();
+    }
+
+    /// How many transfers are under way.
+    pub fn transfers(&self) -> usize {
+        self.state.borrow().in_flight
     }
 
     /// How many queues are served.
@@ -285,7 +330,6 @@ impl Host {
         state.by_suffix.remove(&ended.suffix);
         self.full.set(false);
         state.free.push(index);
-        self.metrics.set_known_queues(state.by_suffix.len());
     }
 
     /// The queue's loop; made if there is none. `rename`: where the keys are served under another
@@ -320,7 +364,6 @@ impl Host {
         }
         state.by_suffix.insert(suffix, index);
         self.begun.borrow_mut().push(queue.clone());
-        self.metrics.set_known_queues(state.by_suffix.len());
         Some(index)
     }
 
@@ -393,8 +436,7 @@ impl Host {
             match result {
                 Ok(done) => {
                     served.troubled(done.trouble());
-                    served.delivered(&done, took_us, &self.limits);
-                    done.event(took_us, &self.limits)
+                    served.delivered(&done, took_us, &self.limits)
                 }
                 Err(error) => {
                     if let StoreError::BadQueue { owner } = &error {

@@ -91,6 +91,15 @@ impl QueueLoop {
         !self.in_flight && self.armed.is_none()
     }
 
+    pub fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    /// Whether it waits because of a failure.
+    pub fn has_failed(&self) -> bool {
+        self.failures > 0
+    }
+
     pub fn on(&mut self, event: Event, now: Moment, backoff: Backoff) -> Next {
         match event {
             Event::Look => self.look(),

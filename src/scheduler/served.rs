@@ -12,12 +12,21 @@ use crate::scheduler::queue_loop::{Event, Moment, QueueLoop, SCORE_END};
 use crate::store::delivery::Transferred;
 use crate::store::keys::QueueKeys;
 
-/// A transfer starts with this many messages, doubles while it stays well below its time, and is
-/// never made smaller: from here on its time is that of the pass over the list.
-const TRANSFER_MESSAGES_MIN: u64 = 100;
+/// The first transfer moves at most so many: nothing is known of the order list yet.
+const TRANSFER_MESSAGES_FIRST: u64 = 8;
+/// A transfer is not made smaller than this for the time it took: that may be others' time, which
+/// it waited for.
+const TRANSFER_MESSAGES_LEAST: u64 = 100;
+/// A transfer that has to pass over the list may take twice as long for its own part, up to
+/// so much more: fewer passes are made then.
+const OWN_MORE_MAX_US: u64 = 8_000;
+/// Elements of a list that LREM passes in a microsecond.
+const PASSED_PER_US: u64 = 40;
 
 /// After a transfer that took longer than it may, as much time is left to others, up to this.
 const REST_MAX_MS: u64 = 250;
+/// So many times that, where nothing more is due: what becomes due meanwhile shares the next pass.
+const REST_WHEN_DONE: u64 = 4;
 
 /// One queue that the broker serves.
 pub(super) struct Served {
@@ -38,7 +47,7 @@ impl Served {
             keys: Rc::new(keys.clone()),
             state: QueueLoop::default(),
             metrics,
-            messages_max: TRANSFER_MESSAGES_MIN,
+            messages_max: TRANSFER_MESSAGES_FIRST,
             trouble: None,
         }
     }
@@ -47,8 +56,8 @@ impl Served {
         &self.keys.destination
     }
 
-    /// Counts what was delivered and sizes the next transfer.
-    pub(super) fn delivered(&mut self, done: &Transferred, took_us: u64, limits: &Limits) {
+    /// Counts what was delivered, sizes the next transfer, and says what it means for the loop.
+    pub(super) fn delivered(&mut self, done: &Transferred, took_us: u64, limits: &Limits) -> Event {
         let mut count = 0;
         for &(score, messages) in &done.moved {
             let since_ms = score.max(done.pause_ended_ms as f64);
@@ -69,11 +78,9 @@ impl Served {
                 "members that could not be read were put into quarantine: DQ.QUARANTINE shows them"
             );
         }
-        if took_us > limits.transfer_us_max {
-            self.messages_max = (self.messages_max / 2).max(TRANSFER_MESSAGES_MIN);
-        } else if count >= self.messages_max && took_us < limits.transfer_us_max / 2 {
-            self.messages_max = (self.messages_max * 2).min(limits.transfer_messages_max);
-        }
+        let size = self.messages_max;
+        self.messages_max = next_size(size, took_us, done, limits);
+        done.event(took_us, size, limits)
     }
 
     /// Says when what keeps the queue from being delivered changes.
@@ -97,8 +104,8 @@ impl Transferred {
         never.then(|| format!("the score of the head, {}, is no time in ms", self.next))
     }
 
-    /// What it means for the loop; it took so long.
-    pub(super) fn event(&self, took_us: u64, limits: &Limits) -> Event {
+    /// What it means for the loop; it took so long, and was to move at most `size` messages.
+    fn event(&self, took_us: u64, size: u64, limits: &Limits) -> Event {
         match self.paused_until {
             Some(until) => Event::Paused {
                 until: u64::try_from(until).ok(),
@@ -108,14 +115,49 @@ impl Transferred {
                 Event::Moved {
                     any,
                     next: moment(&self.next),
-                    rest: if took_us > limits.transfer_us_max {
-                        (took_us / 1_000).min(REST_MAX_MS)
-                    } else {
-                        0
-                    },
+                    rest: self.rest_ms(took_us, size, limits),
                 }
             }
         }
+    }
+}
+
+impl Transferred {
+    /// How many messages and members it moved.
+    fn count(&self) -> u64 {
+        let delivered: u64 = self.moved.iter().map(|(_, messages)| messages).sum();
+        delivered + self.quarantined
+    }
+
+    fn rest_ms(&self, took_us: u64, size: u64, limits: &Limits) -> u64 {
+        if took_us <= limits.transfer_us_max {
+            return 0;
+        }
+        let list_us = (self.passed_shared + self.passed_each) / PASSED_PER_US;
+        let done = self.count() < size && list_us > limits.transfer_us_max;
+        let times = if done { REST_WHEN_DONE } else { 1 };
+        (took_us * times / 1_000).min(REST_MAX_MS)
+    }
+}
+
+/// How many messages the next transfer may move, after one of at most `size`.
+fn next_size(size: u64, took_us: u64, done: &Transferred, limits: &Limits) -> u64 {
+    let count = done.count();
+    let each_us = done.passed_each / PASSED_PER_US;
+    if each_us > limits.transfer_us_max {
+        return (count * limits.transfer_us_max / each_us).clamp(1, size);
+    }
+    // What a larger batch would share with this one is no reason for smaller ones.
+    let shared_us = done.passed_shared / PASSED_PER_US;
+    let own_us = took_us.saturating_sub(shared_us);
+    let own_max_us = limits.transfer_us_max + (2 * shared_us).min(OWN_MORE_MAX_US);
+    let full = count >= size;
+    if full && (size < TRANSFER_MESSAGES_LEAST || own_us < own_max_us / 2) {
+        (size * 2).min(limits.transfer_messages_max)
+    } else if own_us > own_max_us {
+        (size / 2).max(TRANSFER_MESSAGES_LEAST.min(size))
+    } else {
+        size
     }
 }
 
@@ -133,6 +175,59 @@ pub fn moment(score: &str) -> Option<Moment> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scheduler::queue_loop::Backoff;
+
+    /// Each row: how many it was to move and moved, the time it took, elements passed for all and
+    /// for each, and then how many the next is to move.
+    #[test]
+    fn sizes() {
+        let limits = Limits {
+            transfers_in_flight_max: 1,
+            transfer_messages_max: 512,
+            transfer_bytes_max: 1,
+            transfer_us_max: 2_000,
+            backoff: Backoff {
+                min_ms: 1,
+                max_ms: 1,
+            },
+            queues_max: 1,
+        };
+        for (what, size, count, took_us, passed_shared, passed_each, next) in [
+            ("grows while it is quick", 8, 8, 50, 0, 0, 16),
+            (
+                "small ones grow whatever they waited for",
+                64,
+                64,
+                9_000,
+                0,
+                0,
+                128,
+            ),
+            ("not beyond the setting", 512, 512, 100, 0, 0, 512),
+            ("stays where nothing more was due", 128, 5, 50, 0, 0, 128),
+            ("shrinks where it is slow", 512, 512, 5_000, 0, 0, 256),
+            ("but only so far", 128, 128, 5_000, 0, 0, 100),
+            (
+                "a pass that all share is no reason",
+                256,
+                256,
+                25_000,
+                1_000_000,
+                0,
+                512,
+            ),
+            ("what each takes is", 100, 100, 1_200_000, 0, 48_000_000, 1),
+            ("down to one, and back", 1, 1, 1_000, 0, 40_000, 2),
+        ] {
+            let done = Transferred {
+                moved: vec![(0.0, count)],
+                passed_shared,
+                passed_each,
+                ..Transferred::default()
+            };
+            assert_eq!(next_size(size, took_us, &done, &limits), next, "{what}");
+        }
+    }
 
     #[test]
     fn moments() {

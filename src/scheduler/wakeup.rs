@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use crate::metrics::WakeCause;
+use crate::metrics::{Metrics, WakeCause};
 use crate::scheduler::discovery::Discovery;
 use crate::scheduler::host::Host;
 use crate::store::Store;
@@ -33,7 +33,14 @@ pub struct Wakeup {
     pub channel: String,
     pub heartbeat: Duration,
     pub heard_at: Cell<Instant>,
+    pub metrics: Metrics,
+    /// The last heartbeat came back.
+    pub live: Rc<Cell<bool>>,
+    pub subscribed_before: Cell<bool>,
 }
+
+/// The link's name in the metrics.
+pub const LINK: &str = "subscription";
 
 impl Wakeup {
     /// Listens for ever: run as a task of its own.
@@ -49,12 +56,16 @@ impl Wakeup {
             Heard::Published { channel, message } => {
                 if channel == self.channel {
                     self.heard_at.set(Instant::now());
+                    self.set_live(true);
                 } else if let Some(suffix) = keys::suffix(keys::CHANNEL, &channel) {
                     self.published(suffix, &message);
                 }
             }
             Heard::Subscribed => {
                 self.heard_at.set(Instant::now());
+                if self.subscribed_before.replace(true) {
+                    self.metrics.reconnected(LINK);
+                }
                 tracing::info!("subscribed to wake-ups; looking at every queue");
                 self.host.look_at_all(WakeCause::Subscribe);
                 self.discovery.scan_now();
@@ -65,6 +76,12 @@ impl Wakeup {
                 );
                 self.host.look_at_all(WakeCause::Subscribe);
             }
+        }
+    }
+
+    fn set_live(&self, live: bool) {
+        if self.live.replace(live) != live {
+            self.metrics.link_up(LINK, live);
         }
     }
 
@@ -79,6 +96,14 @@ impl Wakeup {
         }
     }
 
+    /// Ends the waits of failed queues when Redis is back, for ever: run as a task of its own.
+    pub async fn retry(self: Rc<Self>) {
+        loop {
+            self.store.comes_up().await;
+            self.host.look_at_failed();
+        }
+    }
+
     /// Publishes the heartbeat and watches for its return, for ever: run as a task of its own.
     pub async fn beat(self: Rc<Self>) {
         let mut interval = tokio::time::interval(self.heartbeat);
@@ -88,8 +113,12 @@ impl Wakeup {
             // While Redis is away nothing can be heard; the link brings the subscription back.
             if self.store.heartbeat(&self.channel).await.is_err() {
                 self.heard_at.set(Instant::now());
+                self.set_live(false);
             } else if self.heard_at.get().elapsed() > self.heartbeat * SILENT_BEATS_MAX {
-                tracing::warn!("the subscription to wake-ups is silent; subscribing again");
+                if !self.subscription.is_refused() {
+                    tracing::warn!("the subscription to wake-ups is silent; subscribing again");
+                }
+                self.set_live(false);
                 self.heard_at.set(Instant::now());
                 self.subscription.reconnect().await;
             }

@@ -40,7 +40,9 @@ impl Answer {
             b"BADQUEUE" => Err(StoreError::BadQueue {
                 owner: self.bytes()?.to_vec(),
             }),
-            b"WRONGTYPE" => Err(StoreError::WrongType { key: self.text()? }),
+            b"WRONGTYPE" => Err(StoreError::WrongType {
+                key: self.bytes()?.escape_ascii().to_string(),
+            }),
             _ => Ok(self),
         }
     }

@@ -22,6 +22,10 @@ pub struct Transferred {
     pub pause_ended_ms: u64,
     /// Members put aside because they could not be read.
     pub quarantined: u64,
+    /// What taking the members off the order list cost, in elements that were passed: what more of
+    /// them would have shared, and what each of them adds to. 0 where the list is in due order.
+    pub passed_shared: u64,
+    pub passed_each: u64,
     /// What was delivered: score as ms and how many had it.
     pub moved: Vec<(f64, u64)>,
 }
@@ -32,6 +36,7 @@ pub struct Stats {
     pub pending: i64,
     pub ready: i64,
     pub next_due: String,
+    pub paused: bool,
 }
 
 /// One page of SCAN.
@@ -68,7 +73,7 @@ impl Store {
         ];
         let answer = self
             .transfers
-            .eval(&TRANSFER, &keys, &args)
+            .eval(&TRANSFER, &keys, &args, self.limits.call_timeout)
             .await
             .map_err(broken)?;
         let mut answer = answer.served()?;
@@ -82,6 +87,8 @@ impl Store {
         transferred.paused_until = paused.then(|| until.parse().unwrap_or(-1));
         transferred.pause_ended_ms = answer.count()?;
         transferred.quarantined = answer.count()?;
+        transferred.passed_shared = answer.count()?;
+        transferred.passed_each = answer.count()?;
         while !answer.is_empty() {
             let score = answer.text()?.parse().unwrap_or(f64::NEG_INFINITY);
             transferred.moved.push((score, answer.count()?));
@@ -102,15 +109,15 @@ impl Store {
         Ok(heads)
     }
 
-    /// Pending, ready and next due of some queues.
+    /// Redis's time in ms, and the numbers of some queues.
     ///
     /// # Errors
     /// Redis cannot be reached.
-    pub async fn stats(&self, queues: &[Bytes]) -> Result<Vec<Stats>, StoreError> {
-        let mut keys = Vec::with_capacity(queues.len() * 2);
+    pub async fn stats(&self, queues: &[Bytes]) -> Result<(u64, Vec<Stats>), StoreError> {
+        let mut keys = Vec::with_capacity(queues.len() * 3);
         for queue in queues {
             let k = QueueKeys::new(queue);
-            keys.extend([k.timeout, k.destination]);
+            keys.extend([k.timeout, k.destination, k.queue]);
         }
         let mut answer = self.read(&STATS, &keys, Vec::new()).await?;
         let mut stats = Vec::with_capacity(queues.len());
@@ -119,9 +126,10 @@ impl Store {
                 pending: answer.int()?,
                 ready: answer.int()?,
                 next_due: answer.text()?,
+                paused: answer.int()? == 1,
             });
         }
-        Ok(stats)
+        Ok((answer.now_us / 1_000, stats))
     }
 
     /// Claims a node number, or holds on to it: true if it is ours for `expiry_ms` from now.

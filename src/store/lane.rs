@@ -30,6 +30,9 @@ pub struct Lane {
     limits: Limits,
 }
 
+/// A settlement without an answer is tried again, on a new connection, after this part of its time.
+const SETTLE_TRIES: u32 = 4;
+
 enum Settled {
     Applied(Answer),
     NotApplied,
@@ -66,13 +69,14 @@ impl Lane {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if !self.link.wait_up(left).await {
-                return Err(StoreError::Unavailable("Redis cannot be reached".into()));
+                let why = format!("Redis cannot be reached{}", self.link.why_down());
+                return Err(StoreError::Unavailable(why));
             }
             self.number.set(self.number.get() + 1);
             let valid_until = self.clock.now_us() / 1_000 + left.as_millis() as u64 + 1;
             let guard = [number(self.number.get()), number(valid_until)];
             let full: Vec<Bytes> = guard.into_iter().chain(args.iter().cloned()).collect();
-            let (answer, why) = match self.link.eval(script, &all_keys, &full).await {
+            let (answer, why) = match self.link.eval(script, &all_keys, &full, left).await {
                 Ok(answer) => (Some(answer), String::new()),
                 Err(LinkError::Refused(text)) => return Err(refused(&text)),
                 Err(LinkError::NotSent(text)) => (None, text),
@@ -110,11 +114,11 @@ impl Lane {
                 return Err(last);
             }
             let keys = std::slice::from_ref(&self.key);
-            match self
-                .link
-                .eval(&SETTLE, keys, &[number(self.number.get())])
-                .await
-            {
+            // One try must not take all the time: the next one has another connection.
+            let at_most = left.min(self.limits.settle_timeout / SETTLE_TRIES);
+            let args = [number(self.number.get())];
+            let asked = Instant::now();
+            match self.link.eval(&SETTLE, keys, &args, at_most).await {
                 Ok(answer) if answer.status == "APPLIED" => return self.replayed(answer),
                 Ok(answer) if answer.status == "NOT" => return Ok(Settled::NotApplied),
                 Ok(_) => return Err("a later call of this lane was applied".into()),
@@ -122,7 +126,10 @@ impl Lane {
                 Err(LinkError::Refused(text) | LinkError::Broken(text)) => {
                     last = text;
                     // A link that does not answer may be half-open: another connection can tell.
-                    self.link.reconnect();
+                    // One that broke is being made anew already.
+                    if asked.elapsed() >= at_most {
+                        self.link.reconnect("a settlement was not answered");
+                    }
                 }
             }
         }

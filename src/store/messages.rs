@@ -275,8 +275,9 @@ impl Store {
     ) -> Result<Vec<(String, Bytes)>, StoreError> {
         let k = self.keys(queue).await?;
         let keys = [k.quarantine, k.queue];
+        let more = [number(count), number(self.limits.reply_bytes_max)];
         let mut answer = self
-            .read(&QUARANTINE_LIST, &keys, args(queue, [number(count)]))
+            .read(&QUARANTINE_LIST, &keys, args(queue, more))
             .await?;
         let mut members = Vec::with_capacity(answer.len() / 2);
         while !answer.is_empty() {

@@ -2,11 +2,14 @@
 //! it.
 //!
 //! [`offers`] writes batches, [`delivery`] moves what is due, [`messages`] is what commands do to
-//! pending messages, [`search`] the paged ones among them. [`lane`] makes a write's outcome
-//! certain, [`redis`] is the only user of the client library, [`script`] lists the files of `lua/`.
+//! pending messages, [`search`] and [`convert`] the paged ones among them, [`facts`] what the audit
+//! asks. [`lane`] makes a write's outcome certain, [`redis`] is the only user of the client
+//! library, [`script`] lists the files of `lua/`.
 
 pub mod answer;
+pub mod convert;
 pub mod delivery;
+pub mod facts;
 pub mod keys;
 pub mod lane;
 pub mod member;
@@ -39,7 +42,7 @@ pub enum StoreError {
     /// Not applied: the keys belong to another queue name.
     #[error("the keys of this queue belong to the queue '{}'", owner.escape_ascii())]
     BadQueue { owner: Vec<u8> },
-    /// Not applied: a key of the queue holds another type.
+    /// Not applied: a key of the queue holds another type. It is escaped, as it is logged too.
     #[error("a key of this queue holds another type: {key}")]
     WrongType { key: String },
     /// Not applied: the broker serves as many queues as it may.
@@ -64,7 +67,8 @@ pub enum StoreError {
 
 /// Words in Redis's error replies that mean: refused before anything was written, and not our
 /// fault.
-const REFUSALS: [&str; 14] = [
+const REFUSALS: [&str; 15] = [
+    "NOSCRIPT",
     "OOM",
     "LOADING",
     "READONLY",
@@ -91,6 +95,13 @@ pub fn refused(text: &str) -> StoreError {
         return StoreError::WrongType {
             key: text.to_owned(),
         };
+    }
+    // Rights that a script lacks stop it where it is, perhaps after a write: Redis 7.0 and 6.2,
+    // newer ones.
+    if text.contains("The user executing the script") || text.contains("ACL failure in script") {
+        return StoreError::Uncertain(format!(
+            "Redis stopped a script for want of a right, see the audit: {text}"
+        ));
     }
     if REFUSALS.iter().any(|word| says(word)) {
         return StoreError::Unavailable(format!("Redis refused: {text}"));
@@ -170,6 +181,13 @@ impl Store {
             .all(|link| link.is_up())
     }
 
+    /// Why Redis cannot be reached, after a colon, as far as it is known.
+    pub fn why_down(&self) -> String {
+        let links = [&self.offers, &self.calls, &self.transfers];
+        let down = links.iter().find(|link| !link.is_up());
+        down.map(|link| link.why_down()).unwrap_or_default()
+    }
+
     /// Waits until Redis can be reached, at most so long.
     pub async fn wait_up(&self, at_most: Duration) -> bool {
         let all = async {
@@ -179,6 +197,11 @@ impl Store {
         };
         let _ = tokio::time::timeout(at_most, all).await;
         self.is_up()
+    }
+
+    /// Waits until Redis is reached anew; it may have lost everything meanwhile.
+    pub async fn comes_up(&self) {
+        self.transfers.comes_up().await;
     }
 
     /// The keys of a queue that a command names. The keys of `{x}` would be taken for those of `x`
@@ -233,9 +256,15 @@ impl Store {
         loop {
             let left = deadline.saturating_duration_since(tokio::time::Instant::now());
             self.calls.wait_up(left).await;
-            match self.calls.eval(script, keys, &args).await {
+            match self.calls.eval(script, keys, &args, left).await {
                 Ok(answer) => return answer.served(),
-                Err(LinkError::Refused(text)) => return Err(refused(&text)),
+                Err(LinkError::Refused(text)) => {
+                    return Err(match refused(&text) {
+                        // Nothing is written here.
+                        StoreError::Uncertain(why) => StoreError::Unavailable(why),
+                        error => error,
+                    });
+                }
                 Err(LinkError::NotSent(text) | LinkError::Broken(text)) => {
                     if tokio::time::Instant::now() >= deadline {
                         return Err(StoreError::Unavailable(format!(
@@ -310,6 +339,10 @@ mod tests {
                 "{text}"
             );
         }
+        assert!(matches!(
+            refused("ERR The user executing the script can't run this command or subcommand"),
+            StoreError::Uncertain(_)
+        ));
         assert!(matches!(
             refused("WRONGTYPE Operation against a key"),
             StoreError::WrongType { .. }

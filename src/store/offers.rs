@@ -89,12 +89,11 @@ fn failure(text: &[u8]) -> StoreError {
             owner: owner.to_vec(),
         };
     }
-    let text = String::from_utf8_lossy(text);
-    match text.strip_prefix("WRONGTYPE ") {
+    match text.strip_prefix(b"WRONGTYPE ") {
         Some(key) => StoreError::WrongType {
-            key: key.to_owned(),
+            key: key.escape_ascii().to_string(),
         },
-        None => refused(&text),
+        None => refused(&String::from_utf8_lossy(text)),
     }
 }
 

@@ -6,32 +6,73 @@
 //! that asks TIME once a second and forces a reconnection after two misses. A link never repeats a
 //! call, but for NOSCRIPT, where nothing ran.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fred::clients::WithOptions;
 use fred::clients::{Client, SubscriberClient};
+use fred::error::Error;
 use fred::interfaces::{ClientLike, EventInterface, PubsubInterface};
 use fred::types::Builder;
 use fred::types::config::{
-    Config, ConnectionConfig, Options, ReconnectPolicy, ServerConfig, TcpConfig, UnresponsiveConfig,
+    Config, ConnectionConfig, Options, ReconnectPolicy, ServerConfig, TcpConfig, TlsConfig,
+    UnresponsiveConfig,
 };
 use fred::types::{ClusterHash, CustomCommand, Value};
 use redis_protocol::resp3::types::BytesFrame;
 use tokio::sync::Notify;
 
 use crate::clock::{Clock, Sampled, monotonic_us};
+use crate::config::{Place, RedisTls, RedisUrl, Secret};
 use crate::metrics::Metrics;
 use crate::store::answer::Answer;
 use crate::store::script::{ALL, Script};
 
-/// Where the backing Redis is.
-#[derive(Clone, Debug)]
-pub enum Backend {
-    Url(String),
-    Unix { path: std::path::PathBuf },
+mod tls;
+mod why;
+
+/// Where the backing Redis is, and as whom to go there.
+#[derive(Clone)]
+pub struct Backend(Config);
+
+impl Backend {
+    /// # Errors
+    /// A certificate or key that cannot be used.
+    pub fn given(url: &RedisUrl, tls: &RedisTls) -> Result<Self, String> {
+        let server = match &url.place {
+            Place::Tcp { host, port, .. } => ServerConfig::new_centralized(host, *port),
+            Place::Unix { path } => ServerConfig::Unix { path: path.clone() },
+        };
+        let connector = url.tls().then(|| tls::connector(tls)).transpose()?;
+        Ok(Self(Config {
+            username: url.user.clone(),
+            password: url.password.as_ref().map(Secret::expose).map(str::to_owned),
+            database: Some(url.database).filter(|database| *database > 0),
+            tls: connector.map(TlsConfig::from),
+            ..at(server)
+        }))
+    }
+
+    /// At the socket of a Redis without users.
+    pub fn unix(path: PathBuf) -> Self {
+        Self(at(ServerConfig::Unix { path }))
+    }
+
+    /// The ACL user, if one was named.
+    pub fn user(&self) -> Option<&str> {
+        self.0.username.as_deref()
+    }
+}
+
+fn at(server: ServerConfig) -> Config {
+    Config {
+        server,
+        // The daemon may start before its Redis.
+        fail_fast: false,
+        ..Config::default()
+    }
 }
 
 /// Why a call has no answer.
@@ -45,7 +86,12 @@ pub enum LinkError {
     Refused(String),
 }
 
-/// How often the watchdog asks for TIME.
+/// The longest wait between two attempts to connect: delivery goes on within a second of the return
+/// of Redis, and this is a part of it.
+const RECONNECT_WAIT_MAX: Duration = Duration::from_millis(100);
+/// So often a script that Redis does not have is loaded for one call.
+const LOADS_MAX: usize = 3;
+/// How often the watchdog asks for TIME, and how long it waits for an answer.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 /// Misses in a row after which the connection is given up.
 const WATCH_MISSES: u32 = 2;
@@ -65,24 +111,11 @@ pub struct LinkContext {
     pub metrics: Metrics,
     /// Told when a sample shows that Redis's clock stepped.
     pub stepped: Rc<Notify>,
+    /// Why Redis cannot be reached, as last logged: the links fail together, and again and again.
+    pub told: Rc<RefCell<String>>,
 }
 
 impl LinkContext {
-    fn config(&self) -> Result<Config, String> {
-        let mut config = match &self.backend {
-            Backend::Url(url) => {
-                Config::from_url(url).map_err(|error| error.details().to_owned())?
-            }
-            Backend::Unix { path } => Config {
-                server: ServerConfig::Unix { path: path.clone() },
-                ..Config::default()
-            },
-        };
-        // The daemon may start before its Redis.
-        config.fail_fast = false;
-        Ok(config)
-    }
-
     fn connection(&self) -> ConnectionConfig {
         ConnectionConfig {
             connection_timeout: self.connect_timeout,
@@ -104,23 +137,30 @@ impl LinkContext {
         }
     }
 
-    fn builder(&self) -> Result<Builder, String> {
-        let mut builder = Builder::from_config(self.config()?);
+    fn builder(&self) -> Builder {
+        let mut builder = Builder::from_config(self.backend.0.clone());
         builder.set_connection_config(self.connection());
-        builder.set_policy(ReconnectPolicy::new_exponential(0, 20, 1_000, 2));
+        // Refused at once or not answered at all: either way Redis is found within so long of its
+        // return.
+        let (first_ms, longest_ms) = (20, RECONNECT_WAIT_MAX.as_millis() as u32);
+        builder.set_policy(ReconnectPolicy::new_exponential(0, first_ms, longest_ms, 2));
         builder.with_performance_config(|performance| {
             performance.broadcast_channel_capacity = PUBLICATIONS_MAX;
         });
-        Ok(builder)
+        builder
     }
 }
 
 /// One connection for commands and scripts.
 pub struct Link {
     pub name: &'static str,
-    client: WithOptions<Client>,
+    client: Client,
     context: LinkContext,
     up: Cell<bool>,
+    /// How often it came up.
+    connections: Cell<u64>,
+    /// The last error of the connection.
+    why_down: RefCell<String>,
     reconnecting: Rc<Cell<bool>>,
     /// Local time at which a connection to a replica was given up last.
     left_replica_at: Cell<u64>,
@@ -131,22 +171,19 @@ impl Link {
     /// Starts to connect and goes on trying for ever; does not wait.
     ///
     /// # Errors
-    /// A URL that cannot be read.
+    /// Settings that the client library refuses.
     pub fn start(name: &'static str, context: LinkContext) -> Result<Rc<Self>, String> {
         let client = context
-            .builder()?
+            .builder()
             .build()
             .map_err(|error| error.to_string())?;
-        let options = Options {
-            max_attempts: Some(1),
-            timeout: Some(context.call_timeout),
-            ..Options::default()
-        };
         let link = Rc::new(Self {
             name,
-            client: client.with_options(&options),
+            client: client.clone(),
             context,
             up: Cell::new(false),
+            connections: Cell::new(0),
+            why_down: RefCell::default(),
             reconnecting: Rc::default(),
             left_replica_at: Cell::new(0),
             came_up: Notify::new(),
@@ -162,18 +199,44 @@ impl Link {
         self.up.get()
     }
 
+    /// Why there is no connection, after a colon; nothing where that is not known.
+    pub fn why_down(&self) -> String {
+        match self.why_down.borrow().as_str() {
+            why if why.is_empty() || self.is_up() => String::new(),
+            why => format!(": {why}"),
+        }
+    }
+
+    /// How often the link came up.
+    pub fn connections(&self) -> u64 {
+        self.connections.get()
+    }
+
+    /// Waits until the link came up more often than that.
+    pub async fn connected_again(&self, connections: u64) {
+        while self.connections() <= connections {
+            self.came_up.notified().await;
+        }
+    }
+
     /// Waits until the link is up, at most so long.
     pub async fn wait_up(&self, at_most: Duration) -> bool {
         let came_up = self.came_up.notified();
         self.is_up() || tokio::time::timeout(at_most, came_up).await.is_ok()
     }
 
-    /// Runs a script by its hash; loads it where Redis does not have it.
+    /// Waits until the link comes up the next time.
+    pub async fn comes_up(&self) {
+        self.came_up.notified().await;
+    }
+
+    /// Runs a script by its hash, at most so long; loads it where Redis does not have it.
     pub async fn eval(
         &self,
         script: &'static Script,
         keys: &[Bytes],
         args: &[Bytes],
+        at_most: Duration,
     ) -> Result<Answer, LinkError> {
         let values = || {
             let mut values: Vec<Value> = Vec::with_capacity(keys.len() + args.len() + 2);
@@ -183,20 +246,26 @@ impl Link {
             values
         };
         let sent = monotonic_us();
-        let reply = match self.send("EVALSHA", values()).await {
-            Err(LinkError::Refused(text)) if text.starts_with("NOSCRIPT") => {
-                self.send("SCRIPT", vec!["LOAD".into(), script.source.into()])
-                    .await?;
-                self.send("EVALSHA", values()).await
+        let mut reply = self.send("EVALSHA", values(), at_most).await;
+        // Somebody may flush the scripts between the two calls again.
+        for _ in 0..LOADS_MAX {
+            match &reply {
+                Err(LinkError::Refused(text)) if text.starts_with("NOSCRIPT") => {}
+                _ => break,
             }
-            reply => reply,
-        };
+            let load = vec!["LOAD".into(), script.source.into()];
+            self.send("SCRIPT", load, at_most).await?;
+            reply = self.send("EVALSHA", values(), at_most).await;
+        }
         let received = monotonic_us();
         let answer = Answer::new(reply?).map_err(|error| LinkError::Refused(error.to_string()))?;
         self.context
             .metrics
             .script(script.name, (received - sent) as f64 / 1e6);
-        self.sample(sent, received, answer.now_us);
+        // 0: the time was refused.
+        if answer.now_us > 0 {
+            self.sample(sent, received, answer.now_us);
+        }
         Ok(answer)
     }
 
@@ -206,19 +275,32 @@ impl Link {
         name: &'static str,
         args: Vec<Bytes>,
     ) -> Result<BytesFrame, LinkError> {
-        self.send(name, args.into_iter().map(Value::Bytes).collect())
-            .await
+        let args = args.into_iter().map(Value::Bytes).collect();
+        self.send(name, args, self.context.call_timeout).await
     }
 
-    async fn send(&self, name: &'static str, args: Vec<Value>) -> Result<BytesFrame, LinkError> {
+    async fn send(
+        &self,
+        name: &'static str,
+        args: Vec<Value>,
+        at_most: Duration,
+    ) -> Result<BytesFrame, LinkError> {
         if !self.is_up() {
             return Err(LinkError::NotSent(format!(
-                "the link '{}' to Redis is down",
-                self.name
+                "the link '{}' is down{}",
+                self.name,
+                self.why_down()
             )));
         }
         let command = CustomCommand::new_static(name, ClusterHash::Random, false);
-        match self.client.custom_raw(command, args).await {
+        let options = Options {
+            max_attempts: Some(1),
+            // The client library takes zero for no timeout.
+            timeout: Some(at_most.max(Duration::from_millis(1))),
+            ..Options::default()
+        };
+        let client = self.client.with_options(&options);
+        match client.custom_raw(command, args).await {
             Ok(BytesFrame::SimpleError { data, .. }) => Err(self.refused(data.to_string())),
             Ok(BytesFrame::BlobError { data, .. }) => {
                 Err(self.refused(String::from_utf8_lossy(&data).into_owned()))
@@ -240,10 +322,12 @@ impl Link {
 
     /// Drops the connection and makes a new one: what is under way on it is lost. Does not wait for
     /// the new one, which may take until Redis is back.
-    pub fn reconnect(&self) {
+    pub fn reconnect(&self, why: &str) {
         if self.reconnecting.replace(true) {
             return;
         }
+        // What is sent from now on waits for the new connection.
+        self.went_down(why);
         let (client, reconnecting) = (self.client.clone(), self.reconnecting.clone());
         tokio::task::spawn_local(async move {
             // An error only says that the client is stopping.
@@ -259,7 +343,7 @@ impl Link {
         let since_us = now.saturating_sub(self.left_replica_at.get());
         if text.starts_with("READONLY") && since_us > REPLICA_PAUSE.as_micros() as u64 {
             self.left_replica_at.set(now);
-            self.reconnect();
+            self.reconnect(&text);
         }
         LinkError::Refused(text)
     }
@@ -269,25 +353,41 @@ impl Link {
         let _ = tokio::time::timeout(Duration::from_secs(1), self.client.quit()).await;
     }
 
-    fn set_up(&self, up: bool, why: &str) {
-        if self.up.replace(up) == up {
-            return;
-        }
-        self.context.metrics.link_up(self.name, up);
-        if up {
+    fn came_up(&self) {
+        self.context.told.borrow_mut().clear();
+        if !self.up.replace(true) {
+            self.context.metrics.link_up(self.name, true);
             tracing::info!(link = self.name, "connected to Redis");
-            self.came_up.notify_waiters();
-        } else {
-            tracing::warn!(link = self.name, why, "the link to Redis is down");
         }
+        self.connections.set(self.connections.get() + 1);
+        self.came_up.notify_waiters();
     }
 
+    fn went_down(&self, why: &str) {
+        let mut told = self.context.told.borrow_mut();
+        self.why_down.replace(why.to_owned());
+        if self.up.replace(false) {
+            self.context.metrics.link_up(self.name, false);
+            tracing::warn!(link = self.name, why, "the link to Redis is down");
+        } else if *told != why {
+            tracing::warn!(why, "Redis cannot be reached");
+        }
+        why.clone_into(&mut told);
+    }
+
+    /// Loads what is missing: Redis 6 writes each load into its append-only file.
     async fn load_scripts(&self) {
-        for script in ALL {
-            if self
-                .send("SCRIPT", vec!["LOAD".into(), script.source.into()])
-                .await
-                .is_err()
+        let timeout = self.context.call_timeout;
+        let shas = ALL.iter().map(|script| script.sha().into());
+        let ask = std::iter::once("EXISTS".into()).chain(shas).collect();
+        let known = match self.send("SCRIPT", ask, timeout).await {
+            Ok(BytesFrame::Array { data, .. }) => data,
+            _ => Vec::new(),
+        };
+        for (place, script) in ALL.iter().enumerate() {
+            let load = vec!["LOAD".into(), script.source.into()];
+            if !matches!(known.get(place), Some(BytesFrame::Number { data: 1, .. }))
+                && self.send("SCRIPT", load, timeout).await.is_err()
             {
                 // NOSCRIPT loads it later; a broken link starts over.
                 return;
@@ -310,14 +410,14 @@ async fn watch(link: std::rc::Weak<Link>, client: Client) {
             biased;
             Ok((error, _)) = errors.recv() => {
                 let Some(link) = link.upgrade() else { return };
-                link.set_up(false, &error.to_string());
+                link.went_down(&why::words(&error.to_string()));
             }
             Ok(_) = connections.recv() => {
                 let Some(link) = link.upgrade() else { return };
                 if std::mem::replace(&mut connected_before, true) {
                     link.context.metrics.reconnected(link.name);
                 }
-                link.set_up(true, "");
+                link.came_up();
                 tokio::task::spawn_local(async move { link.load_scripts().await });
             }
             else => return,
@@ -338,7 +438,7 @@ async fn ask_time(link: std::rc::Weak<Link>) {
             continue;
         }
         let sent = monotonic_us();
-        match link.send("TIME", Vec::new()).await {
+        match link.send("TIME", Vec::new(), WATCH_INTERVAL).await {
             Ok(frame) => {
                 misses = 0;
                 if let Some(now_us) = Answer::time(&frame) {
@@ -351,8 +451,7 @@ async fn ask_time(link: std::rc::Weak<Link>) {
         }
         if misses >= WATCH_MISSES {
             misses = 0;
-            link.set_up(false, "TIME was not answered");
-            link.reconnect();
+            link.reconnect("TIME was not answered");
         }
     }
 }
@@ -360,6 +459,11 @@ async fn ask_time(link: std::rc::Weak<Link>) {
 /// One connection that listens. Publications are hints: they may be lost.
 pub struct Subscription {
     client: SubscriberClient,
+    call_timeout: Duration,
+    /// Redis's words where it refused the last attempt; `None` before the first one.
+    refused: RefCell<Option<String>>,
+    /// That has changed.
+    tried: Notify,
 }
 
 /// What the subscription heard.
@@ -379,18 +483,92 @@ impl Subscription {
     /// Starts to connect, and subscribes to a pattern and a channel at each connection.
     ///
     /// # Errors
-    /// A URL that cannot be read.
+    /// Settings that the client library refuses.
     pub fn start(context: &LinkContext) -> Result<Self, String> {
         let client = context
-            .builder()?
+            .builder()
             .build_subscriber_client()
             .map_err(|error| error.to_string())?;
         client.connect();
-        Ok(Self { client })
+        Ok(Self {
+            client,
+            call_timeout: context.call_timeout,
+            refused: RefCell::default(),
+            tried: Notify::new(),
+        })
     }
 
-    /// Listens until the client library ends. `channel` holds no `*`, `?`, `[` or
-    /// `\\`.
+    /// What is heard on the channel proves the connection, and so the pattern. (As patterns both
+    /// were one command, but whoever may not know the channel's name before can only be given the
+    /// right to SUBSCRIBE to it.)
+    async fn subscribe(&self, pattern: &'static str, channel: &str) -> Result<(), String> {
+        let mut answered = self
+            .answered("PSUBSCRIBE", self.client.psubscribe(pattern))
+            .await;
+        if answered.is_ok() {
+            answered = self
+                .answered("SUBSCRIBE", self.client.subscribe(channel))
+                .await;
+        }
+        let refused = answered
+            .as_ref()
+            .err()
+            .filter(|words| words.contains("NOPERM"));
+        let refused = Some(refused.cloned().unwrap_or_default());
+        if self.refused.replace(refused.clone()) != refused {
+            self.tried.notify_waiters();
+        }
+        answered
+    }
+
+    /// The client library does not wait for the answer to a subscription, and drops it. One that
+    /// refuses stands in the place of the next command's: so a PING follows at once.
+    async fn answered(
+        &self,
+        command: &str,
+        sent: impl Future<Output = Result<(), Error>>,
+    ) -> Result<(), String> {
+        let options = Options {
+            max_attempts: Some(1),
+            timeout: Some(self.call_timeout),
+            ..Options::default()
+        };
+        let ping = CustomCommand::new_static("PING", ClusterHash::Random, false);
+        let asking = self.client.with_options(&options);
+        let asked = asking.custom_raw(ping, Vec::<Value>::new());
+        let (sent, answer) = futures_util::future::join(sent, asked).await;
+        let named = |words: &str| Err(format!("{command} {words}"));
+        match (sent, answer) {
+            (Err(error), _) | (_, Err(error)) => named(error.details()),
+            (_, Ok(BytesFrame::SimpleError { data, .. })) => named(&data),
+            (_, Ok(_)) => Ok(()),
+        }
+    }
+
+    /// Waits until what `refusal` says is something else.
+    pub async fn refusal_changed(&self) {
+        self.tried.notified().await;
+    }
+
+    /// Whether our user has no right to subscribe.
+    pub fn is_refused(&self) -> bool {
+        self.refused
+            .borrow()
+            .as_ref()
+            .is_some_and(|words| !words.is_empty())
+    }
+
+    /// The command and Redis's words where it refuses to subscribe, empty where it does not; waits
+    /// for the first attempt, at most so long.
+    pub async fn refusal(&self, at_most: Duration) -> String {
+        let tried = self.tried.notified();
+        if self.refused.borrow().is_none() {
+            let _ = tokio::time::timeout(at_most, tried).await;
+        }
+        self.refused.borrow().clone().unwrap_or_default()
+    }
+
+    /// Listens until the client library ends.
     pub async fn listen(&self, pattern: &'static str, channel: &str, heard: impl Fn(Heard)) {
         use tokio::sync::broadcast::error::RecvError;
         let mut connections = self.client.reconnect_rx();
@@ -400,13 +578,15 @@ impl Subscription {
                 biased;
                 connected = connections.recv() => match connected {
                     Ok(_) | Err(RecvError::Lagged(_)) => {
-                        // One command: what is heard on the channel proves the pattern too.
-                        let both = vec![pattern, channel];
-                        if self.client.psubscribe(both).await.is_err() {
-                            self.reconnect().await;
-                            continue;
+                        match self.subscribe(pattern, channel).await {
+                            Ok(()) => Heard::Subscribed,
+                            // The heartbeat stays away, so it is tried again after a while.
+                            Err(words) if words.contains("NOPERM") => continue,
+                            Err(_) => {
+                                self.reconnect().await;
+                                continue;
+                            }
                         }
-                        Heard::Subscribed
                     }
                     Err(RecvError::Closed) => return,
                 },

@@ -35,15 +35,33 @@ macro_rules! scripts {
                     name: $name,
                     parts: &[$($part),*],
                     source: SOURCE,
-                    sha: LazyLock::new(|| {
-                        Sha1::digest(SOURCE).iter().map(|byte| format!("{byte:02x}")).collect()
-                    }),
+                    sha: LazyLock::new(|| sha_of(SOURCE)),
                 }
             };
         )*
         /// Every script, for loading them all.
         pub static ALL: &[&Script] = &[$(&$constant),*];
     };
+}
+
+/// What a user may do (`lua/probe.lua`), with the flag that lets Redis refuse each write. Not
+/// among the others, since Redis before 7.0 does not read it.
+pub static PROBE: Script = {
+    const SOURCE: &str = concat!(
+        "#!lua flags=no-writes\n",
+        include_str!("../../lua/probe.lua")
+    );
+    Script {
+        name: "probe",
+        parts: &[],
+        source: SOURCE,
+        sha: LazyLock::new(|| sha_of(SOURCE)),
+    }
+};
+
+fn sha_of(source: &str) -> String {
+    let hash = Sha1::digest(source);
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 scripts! {
@@ -71,4 +89,6 @@ scripts! {
     NODE = "node" [];
     PRUNE = "prune" ["guard"];
     CONFIGURE = "configure" ["guard"];
+    CONVERT_LISTED = "convert_listed" ["guard", "member", "convert"];
+    CONVERT_PENDING = "convert_pending" ["guard", "member", "find", "convert"];
 }

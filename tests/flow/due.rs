@@ -1,6 +1,7 @@
 //! The main job: what is offered is taken from the list when it is due, in order, and never before.
 
-use crate::stage::{ON_TIME, Random, Stage, delivered, due_of, info, offer, say, take, take_due};
+use crate::stage::{ON_TIME, Stage, delivered, due_of, info, offer, say, take, take_due};
+use crate::support::random::Random;
 use crate::support::resp::{Value, encode};
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,6 +1,7 @@
 //! What the broker says of itself is true: DQ.INFO, /metrics and Redis agree.
 
 use crate::stage::{Stage, call, delivered, eventually, get, info, metric, offer, say};
+use crate::support::broker::run;
 use crate::support::resp::Value;
 
 #[test]
@@ -56,6 +57,27 @@ fn info_metrics_and_redis_agree() {
     assert!(info(&mut client, "q", "ttl_ms").int() > 0);
     for (path, status) in [("/healthz", 200), ("/readyz", 200), ("/nothing", 404)] {
         assert_eq!(get(&stage.broker, path).0, status, "{path}");
+    }
+}
+
+/// As the health check of a container, which has the variables of the broker and not its flags: the
+/// password that the open port wants stands in a file.
+#[test]
+fn health_is_asked_without_the_file_of_the_broker() {
+    let stage = Stage::new(&[]);
+    let open = ("DELAY_BROKER_SERVER__LISTEN", "0.0.0.0:7379");
+    assert_eq!(run(&[], &[open]).0.code(), Some(64));
+    let address = stage.broker.http_address();
+    let health = |address: &str| run(&["health"], &[open, ("DELAY_BROKER_HTTP__LISTEN", address)]);
+    eventually("it is ready", || health(&address).0.success().then_some(()));
+    for (address, code, said) in [
+        ("127.0.0.1:1", 1, "no answer from 127.0.0.1:1"),
+        ("", 1, "http.listen is empty"),
+        ("7380", 64, "http.listen"),
+    ] {
+        let (status, output) = health(address);
+        assert_eq!(status.code(), Some(code), "{output}");
+        assert!(output.contains(said), "{output}");
     }
 }
 

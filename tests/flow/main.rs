@@ -15,14 +15,21 @@ mod support;
 mod foreign;
 mod proxy;
 mod server;
+#[allow(dead_code)] // Tests of `ops` use it too.
 mod stage;
 
 mod commands;
+mod convert;
 mod due;
 mod facts;
+mod faults;
+mod given;
+mod kills;
 mod layout;
+mod managed;
 mod model;
 mod pause;
+mod reload;
 mod restart;
 mod settle;
 mod share;

@@ -1,20 +1,28 @@
-//! Stands between broker and Redis, and breaks the link around chosen requests.
+//! Stands between broker and Redis, and breaks the link around chosen requests, or holds back what
+//! passes.
 //!
-//! Keeps: it breaks what it was asked for and otherwise only forwards, so that what follows is the
-//! broker's repair.
+//! Keeps: it breaks what it was asked for and otherwise only forwards, in order and without loss,
+//! so that what follows is the broker's repair.
 
+use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 
 /// What happens to the request that holds the needles.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Break {
     /// Redis gets it, the broker never gets the reply: the link is cut when the reply comes.
     Reply,
+    /// The same, but the link is cut in the middle of the reply.
+    HalfReply,
     /// Redis never gets it: the link is cut.
     Request,
+    /// Redis gets it, and nothing comes back on that connection any more, which stays open.
+    Silence,
+    /// Redis gets it, and what follows on that connection, when the proxy releases it.
+    Late,
 }
 
 struct Plan {
@@ -39,39 +47,67 @@ impl Plan {
         if self.every.is_some() {
             self.how = match how {
                 Break::Reply => Break::Request,
-                Break::Request => Break::Reply,
+                _ => Break::Reply,
             };
         }
         Some(how)
     }
 }
 
+/// One way of one connection: its number, and whether it is that of the replies.
+type Way = (usize, bool);
+
+/// What is held back.
+#[derive(Default)]
+struct Held {
+    /// Every connection, also those to come.
+    all: bool,
+    ways: HashSet<Way>,
+    /// How many connections there were.
+    made: usize,
+}
+
+#[derive(Default)]
+struct State {
+    plan: Mutex<Option<Plan>>,
+    broken: AtomicUsize,
+    held: Mutex<Held>,
+    released: Condvar,
+}
+
+impl State {
+    fn hold(&self, way: Way) {
+        self.held.lock().unwrap().ways.insert(way);
+    }
+
+    fn wait(&self, way: Way) {
+        let holds = |held: &mut Held| held.all || held.ways.contains(&way);
+        let held = self.held.lock().unwrap();
+        drop(self.released.wait_while(held, holds).unwrap());
+    }
+}
+
 pub struct Proxy {
     address: String,
-    plan: Arc<Mutex<Option<Plan>>>,
-    broken: Arc<AtomicUsize>,
+    state: Arc<State>,
 }
 
 impl Proxy {
     pub fn start(redis: String) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let proxy = Proxy {
-            address,
-            plan: Arc::default(),
-            broken: Arc::default(),
-        };
-        let (plan, broken) = (proxy.plan.clone(), proxy.broken.clone());
+        let state = Arc::new(State::default());
+        let shared = state.clone();
         // Ends with the process: there is nobody to connect any more.
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 let Ok(server) = TcpStream::connect(&redis) else {
                     continue;
                 };
-                serve(client, server, plan.clone(), broken.clone());
+                serve(client, server, &shared);
             }
         });
-        proxy
+        Proxy { address, state }
     }
 
     pub fn address(&self) -> &str {
@@ -90,7 +126,27 @@ impl Proxy {
 
     /// Only forwards from now on.
     pub fn mend(&self) {
-        *self.plan.lock().unwrap() = None;
+        *self.state.plan.lock().unwrap() = None;
+    }
+
+    /// Nothing passes any more, on no connection: a network that is cut.
+    pub fn hold_all(&self) {
+        self.state.held.lock().unwrap().all = true;
+    }
+
+    /// Nothing passes on the connections that there are: half-open ones. New ones work.
+    pub fn hold_old(&self) {
+        let mut held = self.state.held.lock().unwrap();
+        let old = (1..=held.made).flat_map(|number| [(number, false), (number, true)]);
+        held.ways = old.collect();
+    }
+
+    /// What was held back passes.
+    pub fn release(&self) {
+        let mut held = self.state.held.lock().unwrap();
+        held.all = false;
+        held.ways.clear();
+        self.state.released.notify_all();
     }
 
     fn plan(&self, needles: &[&str], how: Break, every: Option<usize>) {
@@ -102,50 +158,75 @@ impl Proxy {
             every,
             passed: 0,
         };
-        *self.plan.lock().unwrap() = Some(plan);
+        *self.state.plan.lock().unwrap() = Some(plan);
     }
 
     /// How many requests were broken.
     pub fn broken(&self) -> usize {
-        self.broken.load(Ordering::SeqCst)
+        self.state.broken.load(Ordering::SeqCst)
     }
 }
 
-fn serve(
-    client: TcpStream,
-    server: TcpStream,
-    plan: Arc<Mutex<Option<Plan>>>,
-    broken: Arc<AtomicUsize>,
-) {
-    let swallowing = Arc::new(AtomicBool::new(false));
+fn serve(client: TcpStream, server: TcpStream, state: &Arc<State>) {
+    let number = {
+        let mut held = state.held.lock().unwrap();
+        held.made += 1;
+        held.made
+    };
+    let (cuts, halves) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicBool::new(false)),
+    );
     let (from_client, to_client) = (client.try_clone().unwrap(), client);
     let (from_server, to_server) = (server.try_clone().unwrap(), server);
-    let swallows = swallowing.clone();
+    let (requests, replies) = ((number, false), (number, true));
+    let (shared, cut_replies, halved) = (state.clone(), cuts.clone(), halves.clone());
     pump(from_client, to_server, move |bytes| {
-        let mut plan = plan.lock().unwrap();
-        let found = plan.as_mut().and_then(|plan| plan.meets(bytes));
-        if found.is_some() {
-            *plan = plan.take().filter(|plan| plan.every.is_some());
-            broken.fetch_add(1, Ordering::SeqCst);
+        let found = {
+            let mut plan = shared.plan.lock().unwrap();
+            let found = plan.as_mut().and_then(|plan| plan.meets(bytes));
+            if found.is_some() {
+                *plan = plan.take().filter(|plan| plan.every.is_some());
+                shared.broken.fetch_add(1, Ordering::SeqCst);
+            }
+            found
+        };
+        match found {
+            Some(Break::Request) => return 0,
+            Some(Break::Reply) => cut_replies.store(true, Ordering::SeqCst),
+            Some(Break::HalfReply) => halved.store(true, Ordering::SeqCst),
+            Some(Break::Silence) => shared.hold(replies),
+            Some(Break::Late) => shared.hold(requests),
+            None => {}
         }
-        swallows.fetch_or(found == Some(Break::Reply), Ordering::SeqCst);
-        found != Some(Break::Request)
+        shared.wait(requests);
+        bytes.len()
     });
-    pump(from_server, to_client, move |_| {
-        !swallowing.load(Ordering::SeqCst)
+    let shared = state.clone();
+    pump(from_server, to_client, move |bytes| {
+        shared.wait(replies);
+        if cuts.load(Ordering::SeqCst) {
+            0
+        } else if halves.load(Ordering::SeqCst) {
+            bytes.len() / 2
+        } else {
+            bytes.len()
+        }
     });
 }
 
-/// Forwards until one side closes or `forwards` says no; then the whole link is cut.
+/// Forwards as many bytes as `passes` says, until it says fewer than there are or one side closes;
+/// then the whole link is cut.
 fn pump(
     mut from: TcpStream,
     mut to: TcpStream,
-    mut forwards: impl FnMut(&[u8]) -> bool + Send + 'static,
+    mut passes: impl FnMut(&[u8]) -> usize + Send + 'static,
 ) {
     std::thread::spawn(move || {
         let mut bytes = vec![0; 1 << 16];
         while let Ok(size @ 1..) = from.read(&mut bytes) {
-            if !forwards(&bytes[..size]) || to.write_all(&bytes[..size]).is_err() {
+            let passing = passes(&bytes[..size]);
+            if to.write_all(&bytes[..passing]).is_err() || passing < size {
                 break;
             }
         }

@@ -4,10 +4,11 @@
 use crate::foreign;
 use crate::server::{Server, Stopped};
 use crate::stage::{
-    NO_SCAN, Random, SOON, Stage, call, delivered, eventually, get, list, offer, say, sorted,
-    take_due, time_us,
+    NO_SCAN, SOON, Stage, call, delivered, eventually, get, list, offer, say, sorted, take_due,
+    time_us,
 };
 use crate::support::broker::Broker;
+use crate::support::random::Random;
 use crate::support::resp::{Client, Value, encode};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

@@ -7,13 +7,14 @@ use crate::stage::eventually;
 use crate::support::broker::signal;
 use crate::support::resp::Client;
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
 const WATCHDOG: &str = r#"
 trap '' INT TERM HUP
 dir=$1; shift
-redis-server "$@" > "$dir/log" 2>&1 &
+"$(command -v redis-server || command -v valkey-server)" "$@" > "$dir/log" 2>&1 &
 cat > /dev/null
 kill -9 $! 2> /dev/null
 wait $! 2> /dev/null
@@ -22,12 +23,18 @@ wait $! 2> /dev/null
 pub struct Server {
     dir: TempDir,
     port: u16,
+    args: Vec<String>,
     running: Option<Child>,
 }
 
 impl Server {
     /// Keeps what it acknowledged, also when it is killed.
     pub fn start() -> Server {
+        Server::with(&["--appendonly", "yes", "--appendfsync", "always"])
+    }
+
+    /// With these arguments, now and whenever it is started again.
+    pub fn with(args: &[&str]) -> Server {
         let port = TcpListener::bind("127.0.0.1:0")
             .unwrap()
             .local_addr()
@@ -36,6 +43,7 @@ impl Server {
         let mut server = Server {
             dir: tempfile::tempdir().unwrap(),
             port,
+            args: args.iter().map(|arg| arg.to_string()).collect(),
             running: None,
         };
         server.start_again();
@@ -47,7 +55,7 @@ impl Server {
         let watchdog = Command::new("sh")
             .args(["-c", WATCHDOG, "watchdog", dir, "--dir", dir, "--save", ""])
             .args(["--bind", "127.0.0.1", "--port", &self.port.to_string()])
-            .args(["--appendonly", "yes", "--appendfsync", "always"])
+            .args(&self.args)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -60,6 +68,15 @@ impl Server {
                 .ok()?;
             (reply.texts().get(1)? == dir).then_some(())
         });
+    }
+
+    /// What it is started with from now on.
+    pub fn add_args(&mut self, args: &[&str]) {
+        self.args.extend(args.iter().map(|arg| arg.to_string()));
+    }
+
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
     }
 
     /// As a crash: nothing is written any more.

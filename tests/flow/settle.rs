@@ -2,11 +2,12 @@
 //! what was not is repeated, and nothing is applied twice.
 
 use crate::proxy::{Break, Proxy};
-use crate::stage::{call, eventually, field_of, list, offer, say};
+use crate::stage::{call, due_of, eventually, field_of, list, offer, say, take_due};
 use crate::support::broker::Broker;
 use crate::support::redis::{self, Redis};
 use crate::support::resp::{Client, Value};
 use std::thread;
+use std::time::{Duration, Instant};
 
 struct Setting {
     broker: Broker,
@@ -44,7 +45,7 @@ fn an_offer_whose_link_broke_is_settled_and_stored_once() {
         mut redis,
     } = set_up();
     let mut client = broker.client();
-    for (n, how) in [Break::Reply, Break::Request, Break::Reply]
+    for (n, how) in [Break::Reply, Break::Request, Break::HalfReply]
         .into_iter()
         .enumerate()
     {
@@ -116,6 +117,7 @@ const COMMANDS: &[Row] = &[
         &[("a", "needle"), ("b", "")],
     ),
     ("DQ.CLEAR $", "2", &[]),
+    ("DQ.CONVERT $ LEGACY", "2", &[("a", "needle"), ("b", "")]),
     ("DQ.POLL $", "", &[("b", "")]),
     ("DQ.PAUSE $", "OK", &[("a", "needle"), ("b", "")]),
 ];
@@ -128,7 +130,7 @@ fn every_writing_command_is_applied_once_whatever_breaks() {
         redis: _redis,
     } = set_up();
     let mut client = broker.client();
-    for how in [Break::Reply, Break::Request] {
+    for how in [Break::Reply, Break::HalfReply, Break::Request] {
         for (n, (command, reply, left)) in COMMANDS.iter().enumerate() {
             let queue = format!("{how:?}-{n}");
             offer(&mut client, &[&queue, "1h", "a", "NAME", "needle"]);
@@ -147,13 +149,14 @@ fn every_writing_command_is_applied_once_whatever_breaks() {
             assert_eq!(proxy.broken(), before + 1, "{what}");
             match (&told, command.starts_with("DQ.POLL"), how) {
                 // At most once: the reply held the message, and is lost.
-                (Value::Error(text), true, Break::Reply) => {
+                (Value::Error(text), true, Break::Reply | Break::HalfReply) => {
                     assert!(text.starts_with("UNCERTAIN "), "{what}");
                 }
                 (Value::Array(all), true, Break::Request) => {
                     assert_eq!(all.len(), 2, "{what}");
                 }
                 (Value::Error(_), ..) => panic!("{what}"),
+                (Value::Array(all), ..) => assert_eq!(all[1].int().to_string(), *reply, "{what}"),
                 (Value::Bulk(_), ..) if command.starts_with("DQ.OFFER") => {}
                 (Value::Null, ..) if command.ends_with("NX") => {}
                 _ => assert_eq!(told.text(), *reply, "{what}"),
@@ -226,4 +229,84 @@ fn links_that_break_again_and_again_lose_and_double_nothing() {
         );
     }
     assert!(stored > 300, "only {stored} of 400 were acknowledged");
+}
+
+/// A connection that is open and dead: Redis has the call and its reply never comes, or the call
+/// still arrives when nobody waits for it any more. Other connections tell what became of it, well
+/// within the time for settling.
+#[test]
+fn a_call_on_a_half_open_link_is_settled_on_another() {
+    let Setting {
+        broker,
+        proxy,
+        mut redis,
+    } = set_up();
+    let mut client = broker.client();
+    offer(&mut client, &["named", "1h", "a", "NAME", "silent-needle"]);
+    // The call is given up after 2 s and settled within another 2 s.
+    let begun = Instant::now();
+    proxy.break_next(&["silent-needle"], Break::Silence);
+    assert_eq!(
+        call(&mut client, &["DQ.CANCEL", "named", "silent-needle"]),
+        Value::Int(1)
+    );
+    proxy.break_next(&["silent-payload"], Break::Silence);
+    offer(&mut client, &["q", "1h", "silent-payload"]);
+    assert_eq!(call(&mut client, &["DQ.SIZE", "q"]), Value::Int(1));
+
+    proxy.break_next(&["late-payload"], Break::Late);
+    let reply = call(&mut client, &["DQ.OFFER", "q", "1h", "late-payload"]).text();
+    assert!(reply.starts_with("UNAVAILABLE "), "{reply}");
+    assert!(
+        begun.elapsed() < Duration::from_secs(12),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert_eq!(proxy.broken(), 3);
+    // Now it arrives, and is refused: whoever was told that it is not stored may rely on it.
+    let calls = |redis: &mut Client| {
+        let stats = say(redis, "INFO commandstats").text();
+        let line = stats
+            .lines()
+            .find(|line| line.starts_with("cmdstat_evalsha:"));
+        line.unwrap_or_default().to_owned()
+    };
+    let before = calls(&mut redis);
+    proxy.release();
+    eventually("it arrives", || (calls(&mut redis) != before).then_some(()));
+    let again = offer(&mut client, &["q", "1h", "the next"]);
+    assert!(!again.is_empty());
+    assert_eq!(call(&mut client, &["DQ.SIZE", "q"]), Value::Int(2));
+}
+
+/// Every connection is dead at once, and new ones work: nobody is refused.
+#[test]
+fn links_that_are_all_half_open_are_made_anew() {
+    let Setting {
+        broker,
+        proxy,
+        mut redis,
+    } = set_up();
+    let mut client = broker.client();
+    offer(&mut client, &["q", "500", "due"]);
+    proxy.hold_old();
+    let begun = Instant::now();
+    let reply = call(&mut client, &["DQ.OFFER", "q", "1h", "m"]);
+    let took = begun.elapsed();
+    assert!(took < Duration::from_millis(4_500), "{took:?}");
+    let text = reply.text();
+    assert!(
+        matches!(reply, Value::Bulk(_)) || text.starts_with("UNAVAILABLE "),
+        "{reply:?}"
+    );
+    eventually("delivered", || {
+        (list(&mut redis, "q") == ["due"]).then_some(())
+    });
+    eprintln!(
+        "{reply:?} after {took:?}, delivered after {:?}",
+        begun.elapsed()
+    );
+    let id = offer(&mut client, &["q", "100", "on time"]);
+    call(&mut redis, &["DEL", "q"]);
+    take_due(&mut redis, "q", "on time", due_of(&id));
 }

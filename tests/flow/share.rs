@@ -2,9 +2,9 @@
 //! pause that one of them was asked for.
 
 use crate::stage::{
-    Random, Stage, call, delivered, due_of, eventually, info, list, metric, offer, say, sorted,
-    take_due,
+    Stage, call, delivered, due_of, eventually, info, list, metric, offer, say, sorted, take_due,
 };
+use crate::support::random::Random;
 use crate::support::resp::{Value, encode};
 use std::thread;
 

@@ -23,7 +23,7 @@ pub struct Stage {
     pub broker: Broker,
     pub redis: Client,
     pub url: String,
-    _own: Option<Redis>,
+    own: Option<Redis>,
 }
 
 impl Stage {
@@ -36,7 +36,7 @@ impl Stage {
             broker,
             redis: redis::shared().client(database),
             url,
-            _own: None,
+            own: None,
         }
     }
 
@@ -49,8 +49,18 @@ impl Stage {
             broker,
             redis: own.client(0),
             url,
-            _own: Some(own),
+            own: Some(own),
         }
+    }
+
+    /// `host:port` of the server that is this stage's alone.
+    pub fn redis_address(&self) -> String {
+        self.own.as_ref().unwrap().address()
+    }
+
+    /// Ends the server that is this stage's alone, as a crash does.
+    pub fn kill_redis(&mut self) {
+        assert!(self.own.take().is_some(), "the server is shared");
     }
 
     /// Another broker on the same database.
@@ -209,23 +219,6 @@ pub fn metric(broker: &Broker, series: &str) -> f64 {
         .lines()
         .find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     line.map_or(0.0, |number| number.parse().unwrap())
-}
-
-/// Small reproducible randomness (xorshift), so that no test needs more than a seed.
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Random {
-        Random(seed | 1)
-    }
-
-    /// Below `end`.
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % end
-    }
 }
 
 /// Sorted, to compare what came whatever its order.

@@ -1,14 +1,16 @@
-//! Stopping and starting: everything that was read is answered, the broker's own Redis comes and
-//! goes with it and keeps what is pending, and a port that is taken is named.
+//! Stopping and starting: everything that was read is answered, and a port that is taken is named.
 
-use crate::stage::{SOON, Stage, call, due_of, eventually, offer, say, take_due};
-use crate::support::broker::{Broker, signal};
+use crate::managed::{is_gone, managed, managed_with};
+use crate::server::{Server, Stopped};
+use crate::stage::{SOON, Stage, call, eventually, say};
+use crate::support::broker::Broker;
+use crate::support::data_dir::DataDir;
 use crate::support::resp::{Client, Value, encode};
-use std::net::TcpListener;
-use std::path::Path;
+use crate::support::tls::{Authority, TlsClient};
+use std::io::Read;
+use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
 
 #[test]
 fn what_was_read_is_answered_before_the_end() {
@@ -145,103 +147,8 @@ fn a_client_that_has_said_everything_still_hears_the_answers() {
     }
 }
 
-/// A data directory whose Redis does not outlive the test, whatever happens.
-struct DataDir(TempDir);
-
-impl DataDir {
-    fn pid(&self) -> Option<u32> {
-        std::fs::read_to_string(self.0.path().join("redis.pid"))
-            .ok()?
-            .trim()
-            .parse()
-            .ok()
-    }
-}
-
-impl Drop for DataDir {
-    fn drop(&mut self) {
-        let Some(pid) = self.pid() else { return };
-        let works_here = std::fs::read_link(format!("/proc/{pid}/cwd"));
-        if works_here.is_ok_and(|dir| dir == self.0.path()) {
-            signal(pid, "KILL");
-        }
-    }
-}
-
-fn managed(dir: &DataDir) -> (Broker, Client) {
-    let path = dir.0.path().to_str().unwrap();
-    let settings = [("managed.port", "0")];
-    let broker = Broker::with_args(&["--data-dir", path], &settings);
-    let (_, redis) = broker.ready_line().split_once(", Redis ").unwrap();
-    let address = redis.split(' ').next().unwrap().to_owned();
-    let redis = Client::connect(address).unwrap();
-    (broker, redis)
-}
-
-fn is_gone(pid: u32) -> bool {
-    !Path::new(&format!("/proc/{pid}/exe")).exists()
-}
-
-#[test]
-fn a_redis_of_its_own_comes_and_goes_with_the_broker_and_keeps_what_is_pending() {
-    let dir = DataDir(tempfile::tempdir().unwrap());
-    let (mut broker, _) = managed(&dir);
-    let kept = offer(&mut broker.client(), &["q", "3s", "over two restarts"]);
-    let redis_pid = dir.pid().unwrap();
-    broker.signal("INT");
-    assert!(broker.wait(SOON).success());
-    assert!(is_gone(redis_pid), "Redis outlived the broker");
-
-    // Now as a crash: Redis may live on and is adopted then; it is never in the way.
-    let (mut broker, _) = managed(&dir);
-    let mut client = broker.client();
-    assert_eq!(say(&mut client, "DQ.SIZE q"), Value::Int(1));
-    let acknowledged = offer(&mut client, &["q", "4s", "just before the crash"]);
-    broker.signal("KILL");
-    broker.wait(SOON);
-    let (mut broker, mut redis) = managed(&dir);
-    take_due(&mut redis, "q", "over two restarts", due_of(&kept));
-    take_due(
-        &mut redis,
-        "q",
-        "just before the crash",
-        due_of(&acknowledged),
-    );
-
-    // A second broker on the same directory is refused, by name.
-    let second = run(&[
-        "--data-dir",
-        dir.0.path().to_str().unwrap(),
-        "--managed-port",
-        "0",
-    ]);
-    assert!(
-        second.contains("another delay-broker") && second.contains("--data-dir"),
-        "{second}"
-    );
-
-    // Its Redis dies: it is started again, and the broker goes on.
-    let redis_pid = dir.pid().unwrap();
-    signal(redis_pid, "KILL");
-    let mut client = broker.client();
-    let id = eventually("offers are stored again", || {
-        match call(&mut client, &["DQ.OFFER", "q", "100", "after Redis died"]) {
-            Value::Bulk(id) => Some(String::from_utf8(id).unwrap()),
-            _ => None,
-        }
-    });
-    let (_, address) = broker.ready_line().split_once(", Redis ").unwrap();
-    let mut redis = Client::connect(address.split(' ').next().unwrap()).unwrap();
-    take_due(&mut redis, "q", "after Redis died", due_of(&id));
-
-    let redis_pid = dir.pid().unwrap();
-    broker.signal("TERM");
-    assert!(broker.wait(SOON).success());
-    assert!(is_gone(redis_pid), "Redis outlived the broker");
-}
-
 /// Runs the program to its end, which must be a failure; what it says on stderr.
-fn run(args: &[&str]) -> String {
+pub fn run(args: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_delay-broker"))
         .args(["--log", "error"])
         .args(args)
@@ -285,5 +192,139 @@ fn a_port_that_is_taken_is_named_with_the_flag_that_chooses_another() {
             said.contains(&port) && said.contains(flag) && said.contains("taken"),
             "{said}"
         );
+    }
+}
+
+/// A Redis that does not answer, and a client whose command is under way.
+fn held_up(server: &Server, broker: &Broker, command: &str) -> (Stopped, Client) {
+    assert_eq!(say(&mut broker.client(), "DQ.SIZE q").int(), 0);
+    let stopped = Stopped::new(server.pid());
+    let mut client = broker.client();
+    client
+        .send(&command.split(' ').collect::<Vec<_>>())
+        .unwrap();
+    let name = command.split(' ').next().unwrap().to_lowercase();
+    let mut watching = broker.client();
+    eventually("the command is under way", || {
+        let list = say(&mut watching, "CLIENT LIST").text();
+        list.contains(&format!("cmd={name}")).then_some(())
+    });
+    (stopped, client)
+}
+
+#[test]
+fn idle_clients_are_closed_while_commands_under_way_are_answered() {
+    let server = Server::start();
+    let authority = Authority::new();
+    let identity = authority.issue();
+    let settings = identity.settings();
+    let mut settings: Vec<_> = settings.iter().map(|(key, v)| (*key, v.as_str())).collect();
+    settings.push(("redis.call_timeout_ms", "9000"));
+    let mut broker = Broker::spawn(&server.url(), &settings);
+    let mut idle = broker.client();
+    assert_eq!(say(&mut idle, "PING").text(), "PONG");
+    // One that never ends its handshake is idle too.
+    let mut silent = TcpStream::connect(broker.tls_address()).unwrap();
+    let mut encrypted = TlsClient::connect(&broker.tls_address(), &authority, None).unwrap();
+    assert_eq!(encrypted.say("PING").unwrap(), "+PONG");
+    let (stopped, mut client) = held_up(&server, &broker, "DQ.OFFER q 1h held");
+    broker.signal("TERM");
+    assert_eq!(idle.read_to_end().unwrap(), b"");
+    silent.set_read_timeout(Some(SOON)).unwrap();
+    assert_eq!(silent.read_to_end(&mut Vec::new()).unwrap(), 0);
+    assert!(encrypted.line().is_err());
+    for address in [broker.address(), broker.tls_address()] {
+        assert!(
+            TcpStream::connect(address).is_err(),
+            "nobody listens any more"
+        );
+    }
+    drop(stopped);
+    assert_eq!(client.read().unwrap().bytes().len(), 30);
+    assert_eq!(client.read_to_end().unwrap(), b"");
+    assert!(broker.wait(SOON).success());
+    let log = broker.log();
+    assert!(!log.contains("grace time"), "everybody was answered: {log}");
+}
+
+#[test]
+fn a_redis_that_hangs_holds_the_stop_up_for_the_grace_time_only() {
+    let server = Server::start();
+    let settings = [("redis.call_timeout_ms", "60000"), ("server.grace_s", "1")];
+    let mut broker = Broker::spawn(&server.url(), &settings);
+    let (_stopped, mut client) = held_up(&server, &broker, "DQ.OFFER q 1h held");
+    let since = Instant::now();
+    broker.signal("TERM");
+    assert!(broker.wait(SOON).success());
+    let took = since.elapsed();
+    assert!(
+        took >= Duration::from_secs(1) && took < Duration::from_secs(6),
+        "{took:?}"
+    );
+    assert!(client.read().is_err());
+    let log = broker.log();
+    let said = r#""clients":1,"commands":1,"offers_waiting":0,"transfers":0"#;
+    assert!(
+        log.contains("the grace time ended") && log.contains(said),
+        "{log}"
+    );
+}
+
+/// Its own Redis too: it is left for the next start.
+#[test]
+fn its_own_redis_that_hangs_is_left_behind_at_the_end_of_the_grace_time() {
+    let dir = DataDir::new();
+    let (mut broker, mut redis) = managed_with(&dir, &[("server.grace_s", "3")]);
+    assert_eq!(say(&mut redis, "PING").text(), "PONG");
+    let redis_pid = dir.pid().unwrap();
+    let stopped = Stopped::new(redis_pid);
+    let since = Instant::now();
+    broker.signal("TERM");
+    assert_eq!(broker.wait(SOON).code(), Some(1));
+    assert!(
+        since.elapsed() < Duration::from_secs(8),
+        "{:?}",
+        since.elapsed()
+    );
+    assert!(
+        broker.log().contains("it keeps running"),
+        "{}",
+        broker.log()
+    );
+    drop(stopped);
+    // What it was told it does now.
+    eventually("it has stopped", || is_gone(redis_pid).then_some(()));
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once_and_leaves_its_redis_to_the_next() {
+    let dir = DataDir::new();
+    for (signal, code) in [("TERM", 143), ("INT", 130)] {
+        let (mut broker, mut redis) = managed_with(&dir, &[("server.grace_s", "600")]);
+        assert_eq!(say(&mut redis, "PING").text(), "PONG");
+        let redis_pid = dir.pid().unwrap();
+        let mut client = broker.client();
+        let before = say(&mut client, "DQ.SIZE q").int();
+        assert_eq!(say(&mut client, "DQ.OFFER q 1h kept").bytes().len(), 30);
+        // Nobody answers this one, so the stop would take its time.
+        let stopped = Stopped::new(redis_pid);
+        client.send(&["DQ.SIZE", "q"]).unwrap();
+        eventually("the command is under way", || {
+            let list = say(&mut broker.client(), "CLIENT LIST").text();
+            list.contains("cmd=dq.size").then_some(())
+        });
+        broker.signal(signal);
+        eventually("it stops", || {
+            TcpStream::connect(broker.address()).is_err().then_some(())
+        });
+        broker.signal(signal);
+        assert_eq!(broker.wait(SOON).code(), Some(code));
+        drop(stopped);
+        assert!(!is_gone(redis_pid), "{signal}");
+        let (mut next, _) = managed(&dir);
+        assert_eq!(dir.pid(), Some(redis_pid), "it is adopted");
+        assert_eq!(say(&mut next.client(), "DQ.SIZE q").int(), before + 1);
+        next.signal("TERM");
+        assert!(next.wait(SOON).success());
     }
 }

@@ -4,7 +4,7 @@
 use crate::foreign::{self, keys, legacy, modern, write};
 use crate::stage::{
     NO_SCAN, ON_TIME, SOON, Stage, call, delivered, due_of, eventually, list, metric, offer, say,
-    take, take_due, time_us,
+    sorted, take, take_due, time_us,
 };
 use crate::support::resp::Value;
 use std::time::Duration;
@@ -229,8 +229,9 @@ fn on_time_after_the_scripts_were_flushed() {
         }
         say(&mut stage.redis, "SCRIPT FLUSH");
         let wanted: Vec<String> = (0..200).map(|n| n.to_string()).collect();
+        // A batch whose script was gone is stored, and so due, later than the one behind it.
         let came = delivered(&mut stage.redis, "p", 200);
-        assert_eq!(came, wanted, "round {round}");
+        assert_eq!(sorted(came), sorted(wanted), "round {round}");
         call(&mut stage.redis, &["DEL", "p"]);
     }
     for command in [

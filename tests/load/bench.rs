@@ -3,15 +3,27 @@
 //! `cargo bench --bench load -- [--quick] [row ...]` starts a Redis and a broker of its own for
 //! each row, prints a table and writes `load.json` into the target directory. It knows neither
 //! the broker's code nor its metrics: only its ports, Redis and the clock of this machine.
-//! Keeps: a figure never fails a run, whatever it shows; a message that is early, lost or
-//! doubled does (exit code 1), and so does a row that could not be measured.
+//! Keeps: a figure never fails a run, whatever it shows, but where `hostile` is far beyond its
+//! bounds; a message that is early, lost or doubled does (exit code 1), and so does a row that
+//! could not be measured.
 
 #![allow(clippy::print_stdout, reason = "its table is what this program is for")]
 
 use std::process::ExitCode;
 use std::time::Instant;
 
+#[path = "../support/mod.rs"]
+#[allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "as the tests that it is written for"
+)]
+mod support;
+
+mod crowd;
 mod drain;
+mod durability;
+mod hostile;
 mod idle;
 mod lateness;
 mod messages;
@@ -44,7 +56,7 @@ impl Scale {
 type Measure = fn(Scale) -> Outcome<Row>;
 
 #[rustfmt::skip]
-const ROWS: [(&str, &str, Measure); 10] = [
+const ROWS: [(&str, &str, Measure); 14] = [
     ("offers-random", "offers, one queue, random delays, -c 50 -P 16", offers::random),
     ("offers-fixed", "offers, one queue, one delay, -c 50 -P 16", offers::fixed),
     ("offers-queues", "offers, 1,000 queues, random delays, -c 50 -P 16", offers::queues),
@@ -55,6 +67,10 @@ const ROWS: [(&str, &str, Measure); 10] = [
     ("idle", "10,000 queues with one message each, due in an hour", idle::run),
     ("drain", "100,000 due in one millisecond", drain::at_once),
     ("drain-random", "100,000 due within a second, in random order", drain::within_a_second),
+    ("hostile", "normal clients with hostile ones (left), and without", hostile::run),
+    ("flushes", "offers by appendfsync, -c 50 -P 16, and -c 1 -P 1", offers::flushes),
+    ("durability", "kill -9 of Redis under offers: acknowledged, and lost", durability::lost),
+    ("kills", "broker and Redis killed again and again under load", durability::kills),
 ];
 
 fn main() -> ExitCode {

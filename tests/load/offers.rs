@@ -125,6 +125,44 @@ fn throughput(broker: &[Round], direct: &[Round], target: &'static str) -> Vec<M
     ]
 }
 
+/// What the flushes of the append-only file cost.
+pub fn flushes(scale: Scale) -> Outcome<Row> {
+    let fixed = Shape {
+        delay: "1h",
+        requests: (320_000, 16_000),
+        ..RANDOM
+    };
+    let alone = Shape {
+        clients: 1,
+        pipeline: 1,
+        requests: (5_000, 500),
+        ..fixed
+    };
+    let modes = [("always", "yes"), ("everysec", "yes"), ("no file", "no")];
+    let (mut rows, mut faults) = (modes.map(|_| (Vec::new(), Vec::new())), Vec::new());
+    for _ in 0..scale.pick(5, 1) {
+        for ((fsync, file), (throughput, latency)) in modes.iter().zip(&mut rows) {
+            let fsync = ["--appendfsync", if *file == "no" { "no" } else { fsync }];
+            let args = [&["--appendonly", file], &fsync[..]].concat();
+            for (shape, rounds) in [(&fixed, throughput), (&alone, latency)] {
+                let (round, fault) = round_on(&Redis::with(&args)?, scale, shape)?;
+                rounds.push(round);
+                faults.extend(fault);
+            }
+        }
+    }
+    let measures = modes.iter().zip(&rows).flat_map(|((name, _), rounds)| {
+        let per_second = rounds.0.iter().map(|round| round.per_second);
+        let p50 = rounds.1.iter().map(|round| round.p50_us);
+        [
+            Measure::broker(format!("{name}: offers/s"), per_second),
+            Measure::broker("  one client, p50 us", p50),
+        ]
+    });
+    let measures = measures.collect();
+    Ok(Row { measures, faults })
+}
+
 struct Round {
     per_second: f64,
     mean_us: f64,
@@ -149,8 +187,11 @@ fn run(scale: Scale, shape: &Shape) -> Outcome<Row> {
 
 /// Also what is missing, if anything is.
 fn broker_round(scale: Scale, shape: &Shape) -> Outcome<(Round, Option<String>)> {
-    let redis = Redis::start()?;
-    let broker = Broker::start(&redis, &[DELAY_MAX])?;
+    round_on(&Redis::start()?, scale, shape)
+}
+
+fn round_on(redis: &Redis, scale: Scale, shape: &Shape) -> Outcome<(Round, Option<String>)> {
+    let broker = Broker::start(redis, &[DELAY_MAX])?;
     let command = ["DQ.OFFER", shape.queue, shape.delay, PAYLOAD];
     let (redis_before, broker_before) = (redis.cpu_seconds()?, broker.cpu_seconds()?);
     let mut round = benchmark(scale, shape, broker.port, &command)?;

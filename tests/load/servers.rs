@@ -6,10 +6,12 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::Outcome;
@@ -46,30 +48,73 @@ impl Process {
         Ok(ticks.iter().sum::<f64>() / TICKS_PER_SECOND)
     }
 
-    fn rss_mib(&self) -> Outcome<f64> {
+    /// `field`: `VmRSS:` is what it holds now, `VmHWM:` the most that it ever did.
+    fn mib(&self, field: &str) -> Outcome<f64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let line = status.lines().find_map(|line| line.strip_prefix(field));
         let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
-        Ok(kib.ok_or("no VmRSS")?.parse::<f64>()? / 1024.0)
+        Ok(kib.ok_or("no such field")?.parse::<f64>()? / 1024.0)
+    }
+
+    fn signal(&self, signal: Signal) -> Outcome<()> {
+        let pid = Pid::from_child(&self.0);
+        Ok(kill_process(pid, signal)?)
     }
 }
 
-/// A Redis without persistence, so that rows measure neither disk nor fork.
+/// No append-only file, so that rows measure neither disk nor fork.
+pub const NO_FILE: &[&str] = &["--appendonly", "no"];
+
 pub struct Redis {
     process: Process,
     pub port: u16,
-    _dir: TempDir,
+    dir: TempDir,
+    args: Vec<String>,
 }
 
 impl Redis {
     pub fn start() -> Outcome<Self> {
+        Redis::with(NO_FILE)
+    }
+
+    pub fn with(args: &[&str]) -> Outcome<Self> {
+        let args: Vec<String> = args.iter().map(|arg| arg.to_string()).collect();
         let dir = tempfile::tempdir()?;
+        let (process, port) = Redis::spawn(&args, dir.path())?;
+        Ok(Redis {
+            process,
+            port,
+            dir,
+            args,
+        })
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.process.0.id()
+    }
+
+    /// As a crash of the process.
+    pub fn kill(&mut self) {
+        // It may have ended by itself.
+        let _ = self.process.0.kill();
+        let _ = self.process.0.wait();
+    }
+
+    /// On the files that it left, at another port.
+    pub fn start_again(&mut self) -> Outcome<()> {
+        (self.process, self.port) = Redis::spawn(&self.args, self.dir.path())?;
+        Ok(())
+    }
+
+    /// Its process and port, once it has read its files.
+    fn spawn(args: &[String], dir: &Path) -> Outcome<(Process, u16)> {
         for _ in 0..PORT_ATTEMPTS {
             let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
             let child = Command::new("redis-server")
                 .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
-                .args(["--save", "", "--appendonly", "no", "--dir"])
-                .arg(dir.path())
+                .args(["--save", "", "--dir"])
+                .arg(dir)
+                .args(args)
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
@@ -81,12 +126,7 @@ impl Redis {
                 let ping = Connection::open(port).and_then(|mut redis| redis.call(&[b"PING"]));
                 // Another's Redis could answer on that port; ours has then ended.
                 if ping.is_ok() && process.0.try_wait()?.is_none() {
-                    let _dir = dir;
-                    return Ok(Redis {
-                        process,
-                        port,
-                        _dir,
-                    });
+                    return Ok((process, port));
                 }
                 std::thread::sleep(Duration::from_millis(2));
             }
@@ -100,6 +140,15 @@ impl Redis {
 
     pub fn cpu_seconds(&self) -> Outcome<f64> {
         self.process.cpu_seconds()
+    }
+
+    /// From now on it does not answer, and its connections stay.
+    pub fn stop(&self) -> Outcome<()> {
+        self.process.signal(Signal::STOP)
+    }
+
+    pub fn go_on(&self) -> Outcome<()> {
+        self.process.signal(Signal::CONT)
     }
 }
 
@@ -159,6 +208,10 @@ impl Broker {
     }
 
     pub fn rss_mib(&self) -> Outcome<f64> {
-        self.process.rss_mib()
+        self.process.mib("VmRSS:")
+    }
+
+    pub fn rss_peak_mib(&self) -> Outcome<f64> {
+        self.process.mib("VmHWM:")
     }
 }

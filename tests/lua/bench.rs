@@ -8,7 +8,7 @@ use delay_broker::store::script::ALL;
 
 /// A script and the roles of its KEYS. The first key `call` says that it is guarded:
 /// then a number and `valid_until` go before its arguments. `...` says that KEYS vary.
-pub const SCRIPTS: [(&str, &str); 24] = [
+pub const SCRIPTS: [(&str, &str); 26] = [
     ("offer", "call ..."),
     (
         "transfer",
@@ -36,6 +36,8 @@ pub const SCRIPTS: [(&str, &str); 24] = [
     ("node", "node"),
     ("prune", "timeout list queue registry"),
     ("configure", "queue"),
+    ("convert_listed", "call timeout list queue"),
+    ("convert_pending", "call timeout list queue"),
 ];
 
 /// Beyond any time that a test sees.

@@ -119,7 +119,7 @@ fn fire_now() {
     );
     bench.returns(
         "transfer 9 1000",
-        &format!("OK 9000000000000 '' :0 :0 {now_ms} :2"),
+        &format!("OK 9000000000000 '' :0 :0 :0 :0 {now_ms} :2"),
     );
     bench.returns("fire 9000000000000 #1", "OK :1 :1");
     bench.returns("fire 9000000000001 #4", "OK :1 :0");
@@ -205,7 +205,10 @@ fn pauses_end() {
     let mut bench = Bench::new("timeout m1(a)=1; list m1(a)");
     bench.returns("pause 60000", "OK");
     let until_ms = (bench.now_us + 999) / 1000 + 60_000;
-    bench.returns("transfer 9 1000", &format!("PAUSED 1 {until_ms} :0 :0"));
+    bench.returns(
+        "transfer 9 1000",
+        &format!("PAUSED 1 {until_ms} :0 :0 :0 :0"),
+    );
     bench.returns("resume", "OK :1");
     let ended_ms = bench.now_us / 1000;
     bench.then(
@@ -213,7 +216,10 @@ fn pauses_end() {
         "resumed",
     );
     bench.returns("resume", "OK :0");
-    bench.returns("transfer 9 1000", &format!("OK '' '' :{ended_ms} :0 1 :1"));
+    bench.returns(
+        "transfer 9 1000",
+        &format!("OK '' '' :{ended_ms} :0 :0 :0 1 :1"),
+    );
     bench.returns("pause 0", "OK");
     bench.returns("offer q 0:m2(b)", "OK :1");
     bench.returns("resume", "OK :1");

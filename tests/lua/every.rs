@@ -4,11 +4,11 @@
 use crate::bench::{Bench, SCRIPTS, file_text, source};
 use crate::support::redis::Redis;
 use crate::support::resp::Value;
-use delay_broker::store::script::ALL;
+use delay_broker::store::script::{ALL, PROBE};
 use std::collections::BTreeSet;
 
 /// A call of each script that finds nothing to complain of.
-const CALLS: [&str; 24] = [
+const CALLS: [&str; 26] = [
     "offer q 5:m1(a) / q 5:m2(b) name=n",
     "transfer 9 1000",
     "heads timeout",
@@ -24,15 +24,17 @@ const CALLS: [&str; 24] = [
     "clear",
     "pause 0",
     "resume",
-    "quarantine_list 10",
+    "quarantine_list 10 1000000",
     "quarantine_restore",
     "quarantine_drop",
     "info",
-    "stats timeout destination",
+    "stats timeout destination queue",
     "settle 9",
     "node token 1000",
     "prune",
     "configure ''",
+    "convert_listed legacy 0 10 10 1000",
+    "convert_pending legacy '' '' 10 1000",
 ];
 
 /// The directory and the table agree; each script has a call above.
@@ -46,7 +48,8 @@ fn files() {
     let scripts = SCRIPTS.iter().map(|(name, _)| (*name).to_owned());
     let parts = ALL.iter().flat_map(|script| script.parts);
     let parts = parts.map(|part| format!("_{part}"));
-    assert_eq!(files, scripts.chain(parts).collect());
+    let probe = [PROBE.name.to_owned()];
+    assert_eq!(files, scripts.chain(parts).chain(probe).collect());
     for ((name, _), call) in SCRIPTS.iter().zip(CALLS) {
         assert_eq!(call.split(' ').next(), Some(*name));
     }

@@ -175,15 +175,22 @@ fn stats() {
         (
             "nothing there",
             "",
-            "stats timeout destination",
-            "OK :0 :0 ''",
+            "stats timeout destination queue",
+            "OK :0 :0 '' :0",
         ),
         (
             "each in turn",
             "timeout m1(a)=-5.5 m2(b)=1; destination x y z
-             p.timeout !string; p.destination !string",
-            "stats timeout destination p.timeout p.destination timeout p.destination",
-            "OK :2 :3 -5.5 :-1 :-1 '' :2 :-1 -5.5",
+             p.timeout !string; p.destination !string; p.queue !string; queue paused_until=-1",
+            "stats timeout destination queue p.timeout p.destination p.queue
+             timeout p.destination names",
+            "OK :2 :3 -5.5 :1 :-1 :-1 '' :0 :2 :-1 -5.5 :0",
+        ),
+        (
+            "a pause for a time, one that is over",
+            "queue paused_until=9000000000000; p.queue paused_until=1000",
+            "stats timeout destination queue p.timeout p.destination p.queue",
+            "OK :0 :0 '' :1 :0 :0 '' :0",
         ),
     ]);
 }

@@ -12,6 +12,7 @@ mod bench;
 mod text;
 
 mod change;
+mod convert;
 mod every;
 mod look;
 mod offer;

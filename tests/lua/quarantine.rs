@@ -5,25 +5,25 @@ use crate::bench::{Bench, Row, check};
 #[test]
 fn list() {
     let rows: &[Row] = &[
-        ("nothing there", "", "quarantine_list 10", "OK", ""),
+        ("nothing there", "", "quarantine_list 10 1000000", "OK", ""),
         (
             "by due time",
             "quarantine bad=2 \\x00\\r\\n=-1.5 ''=3",
-            "quarantine_list 10",
+            "quarantine_list 10 1000000",
             "OK \\x00\\r\\n -1.5 bad 2 '' 3",
             "quarantine \\x00\\r\\n=-1.5 bad=2 ''=3",
         ),
         (
             "exactly the count, and one left",
             "quarantine a=1 b=2",
-            "quarantine_list 1",
+            "quarantine_list 1 1000000",
             "OK a 1",
             "quarantine a=1 b=2",
         ),
         (
             "none wanted",
             "quarantine a=1",
-            "quarantine_list 0",
+            "quarantine_list 0 1000000",
             "OK",
             "quarantine a=1",
         ),

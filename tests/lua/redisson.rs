@@ -57,7 +57,7 @@ fn theirs_is_delivered() {
     }
     bench.returns(
         "transfer 1 1000",
-        "OK 1610452455422 '' :0 :0 1610452455407 :1",
+        "OK 1610452455422 '' :0 :0 :0 :0 1610452455407 :1",
     );
     for (name, listed) in [("timeout", 4), ("list", 4), ("destination", 1)] {
         let count = if name == "timeout" { "ZCARD" } else { "LLEN" };
@@ -69,11 +69,11 @@ fn theirs_is_delivered() {
     }
     bench.returns(
         "transfer 2 1000",
-        "OK 1610452455427 '' :0 :0 1610452455422 :1 1610452455424 :1",
+        "OK 1610452455427 '' :0 :0 :0 :0 1610452455422 :1 1610452455424 :1",
     );
     bench.returns(
         "transfer 2 1000",
-        "OK '' '' :0 :0 1610452455427 :1 1610452455429 :1",
+        "OK '' '' :0 :0 :0 :0 1610452455427 :1 1610452455429 :1",
     );
     let payloads = (0..5).map(|number| Bytes(payload(number))).collect();
     let destination = Bytes(bench.names.queue.clone().into_bytes());
@@ -132,6 +132,6 @@ fn theirs_is_removed() {
     bench.returns("match_listed 0 '' 10 1 a", "OK :1 l3(a) l3(a) :1");
     bench.returns("remove l3(a)", "OK :1");
     bench.then("timeout l1(a)=1 l2(b)=2; list l1(a) l2(b)", "removed");
-    bench.returns("transfer 9 1000", "OK '' '' :0 :0 1 :1 2 :1");
+    bench.returns("transfer 9 1000", "OK '' '' :0 :0 :0 :0 1 :1 2 :1");
     bench.then("destination a b", "delivered without it");
 }

@@ -44,8 +44,8 @@ fn cancel() {
         ),
         (
             "scores of others: negative, fractional, infinite",
-            "timeout m1(a)=-5 m2(b)=0.5 m3(c)=inf m4(d)=1e+17; list m1(a) m2(b) m3(c) m4(d)",
-            "cancel -5 #1 0.5 #2 inf #3 1e+17 #4",
+            "timeout m1(a)=-5 m2(b)=0.5 m3(c)=inf m4(d)=1e+20; list m1(a) m2(b) m3(c) m4(d)",
+            "cancel -5 #1 0.5 #2 inf #3 1e+20 #4",
             "OK :4",
             "",
         ),

@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_delay-broker");
@@ -30,6 +30,19 @@ pub struct Broker {
     watchdog: Child,
     dir: PathBuf,
     ready: String,
+    said: Arc<Mutex<String>>,
+}
+
+/// Flags that a test does not give itself. The level of the log may also come from its file, which
+/// a flag would be stronger than.
+fn defaults(given: &[&str]) -> Vec<&'static str> {
+    let any = "127.0.0.1:0";
+    let flags = [("--listen", any), ("--http", any), ("--log", "warn")];
+    let filed = |flag: &str| flag == "--log" && given.contains(&"--config");
+    let absent = flags
+        .into_iter()
+        .filter(|(flag, _)| !given.contains(flag) && !filed(flag));
+    absent.flat_map(|(flag, value)| [flag, value]).collect()
 }
 
 impl Broker {
@@ -41,6 +54,14 @@ impl Broker {
 
     /// The same with other flags; without `--redis` it manages a Redis of its own.
     pub fn with_args(args: &[&str], settings: &[(&str, &str)]) -> Broker {
+        let settings = settings.iter().map(|(key, value)| (variable(key), *value));
+        let settings: Vec<(String, &str)> = settings.collect();
+        let env = settings.iter().map(|(key, value)| (key.as_str(), *value));
+        Broker::with_env(args, &env.collect::<Vec<_>>())
+    }
+
+    /// The same with variables of the environment.
+    pub fn with_env(args: &[&str], env: &[(&str, &str)]) -> Broker {
         let dir = tempfile::Builder::new()
             .prefix("broker-")
             .tempdir()
@@ -48,16 +69,9 @@ impl Broker {
             .keep();
         let log = File::create(dir.join("log")).unwrap();
         let mut child = Command::new(PROGRAM)
-            .args([
-                "--listen",
-                "127.0.0.1:0",
-                "--http",
-                "127.0.0.1:0",
-                "--log",
-                "warn",
-            ])
+            .args(defaults(args))
             .args(args)
-            .envs(settings.iter().map(|(key, value)| (variable(key), value)))
+            .envs(env.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -77,13 +91,16 @@ impl Broker {
             watchdog,
             dir,
             ready: String::new(),
+            said: Arc::default(),
         };
+        let said = broker.said.clone();
         let (sender, receiver) = mpsc::channel();
         // Reads to the end, so that the broker never writes to a closed pipe.
         std::thread::spawn(move || {
-            lines
-                .map_while(Result::ok)
-                .for_each(|line| drop(sender.send(line)));
+            for line in lines.map_while(Result::ok) {
+                *said.lock().unwrap() += &format!("{line}\n");
+                sender.send(line).ok();
+            }
         });
         match receiver.recv_timeout(READY_WITHIN) {
             Ok(line) => broker.ready = line,
@@ -100,6 +117,16 @@ impl Broker {
     /// Where Redis clients connect.
     pub fn address(&self) -> String {
         self.after("RESP ")
+    }
+
+    /// Where they connect with TLS.
+    pub fn tls_address(&self) -> String {
+        self.after("TLS ")
+    }
+
+    /// All that it printed.
+    pub fn said(&self) -> String {
+        self.said.lock().unwrap().clone()
     }
 
     /// Where metrics and health are.
@@ -192,4 +219,16 @@ pub fn signal(pid: u32, name: &str) {
 /// `server.password` is DELAY_BROKER_SERVER__PASSWORD in the environment.
 fn variable(key: &str) -> String {
     format!("DELAY_BROKER_{}", key.to_uppercase().replace('.', "__"))
+}
+
+/// Runs the program to its end with variables of its own; what it said on both outputs.
+pub fn run(args: &[&str], variables: &[(&str, &str)]) -> (ExitStatus, String) {
+    let output = Command::new(PROGRAM)
+        .args(args)
+        .envs(variables.iter().copied())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status, String::from_utf8_lossy(&said).into_owned())
 }

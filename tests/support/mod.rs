@@ -3,7 +3,11 @@
 #![allow(dead_code)] // Each target uses a part.
 
 pub mod broker;
+pub mod data_dir;
 pub mod keyspace;
+pub mod kills;
+pub mod random;
 pub mod redis;
 pub mod resp;
+pub mod tls;
 pub mod wait;

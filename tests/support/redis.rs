@@ -20,7 +20,7 @@ const READY_WITHIN: Duration = Duration::from_secs(10);
 const WATCHDOG: &str = r#"
 trap '' INT TERM HUP
 dir=$1; shift
-redis-server "$@" > "$dir/log" 2>&1 &
+"$(command -v redis-server || command -v valkey-server)" "$@" > "$dir/log" 2>&1 &
 cat > /dev/null
 kill -9 $! 2> /dev/null
 wait $! 2> /dev/null

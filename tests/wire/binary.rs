@@ -1,7 +1,7 @@
 //! Any bytes: payloads, queue names and message names with NUL, CR LF and what is not text; of no
 //! byte, and of 16 MiB.
 
-use crate::peer::{Peer, check, shared};
+use crate::peer::{Peer, Place, check, shared};
 use crate::support::wait::eventually;
 
 /// All 256 bytes, and what looks like the protocol.
@@ -126,7 +126,11 @@ fn more_than_one_command_may_hold() {
 #[test]
 fn a_reply_has_an_end() {
     let large = vec![b'x'; 12 * 1024 * 1024];
-    let mut peer = shared().peer();
+    let place = Place::spawn(&[
+        ("limits.reply_bytes_max", "33554432"),
+        ("redis.call_timeout_ms", "9000"),
+    ]);
+    let mut peer = place.peer();
     for _ in 0..3 {
         peer.sends("*4\r\n$8\r\nDQ.OFFER\r\n$5\r\n«q»\r\n$2\r\n1h\r\n$12582912\r\n");
         peer.sends(&large);

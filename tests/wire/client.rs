@@ -51,6 +51,16 @@ fn names_and_libraries() {
     ]);
 }
 
+/// What rueidis sends when it connects: it ends the connection on an error. Nothing is tracked
+/// before CLIENT CACHING YES, which is refused, so OK promises nothing.
+#[test]
+fn tracking_that_waits_to_be_asked() {
+    check(&[
+        ("CLIENT TRACKING ON OPTIN\r\n", "+OK\r\n"),
+        ("client tracking off\r\n", "+OK\r\n"),
+    ]);
+}
+
 /// OK would promise pushes.
 #[test]
 fn what_must_be_an_error() {
@@ -65,7 +75,8 @@ fn what_must_be_an_error() {
         ),
         (
             "CLIENT TRACKING on\r\n",
-            "-ERR unknown subcommand 'TRACKING'. Try CLIENT HELP.\r\n",
+            "-ERR CLIENT TRACKING takes ON OPTIN or OFF here: nothing is pushed when messages \
+             change\r\n",
         ),
         (
             "CLIENT CACHING yes\r\n",

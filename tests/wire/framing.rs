@@ -38,9 +38,18 @@ fn protocol_errors() {
         ("*01\r\n", "invalid multibulk length"),
         ("*1\n", "invalid multibulk length"),
         ("*1\rx", "invalid multibulk length"),
-        ("*2101\r\n", "invalid multibulk length"),
-        ("*2147483647\r\n", "invalid multibulk length"),
-        ("*9223372036854775808\r\n", "invalid multibulk length"),
+        (
+            "*2101\r\n",
+            "invalid multibulk length: more arguments than limits.arguments_max, 2100",
+        ),
+        (
+            "*2147483647\r\n",
+            "invalid multibulk length: more arguments than limits.arguments_max, 2100",
+        ),
+        (
+            "*9223372036854775808\r\n",
+            "invalid multibulk length: more arguments than limits.arguments_max, 2100",
+        ),
         (
             "*99999999999999999999999999999999999999",
             "too big mbulk count string",
@@ -62,14 +71,26 @@ fn protocol_errors() {
         ("*1\r\n$+4\r\nPING\r\n", "invalid bulk length"),
         ("*1\r\n$-1\r\n", "invalid bulk length"),
         ("*1\r\n$-2\r\n", "invalid bulk length"),
-        ("*1\r\n$41943041\r\n", "invalid bulk length"),
-        ("*1\r\n$9223372036854775807\r\n", "invalid bulk length"),
-        ("*1\r\n$18446744073709551616\r\n", "invalid bulk length"),
+        (
+            "*1\r\n$41943041\r\n",
+            "invalid bulk length: more bytes than limits.request_bytes_max, 41943040",
+        ),
+        (
+            "*1\r\n$9223372036854775807\r\n",
+            "invalid bulk length: more bytes than limits.request_bytes_max, 41943040",
+        ),
+        (
+            "*1\r\n$18446744073709551616\r\n",
+            "invalid bulk length: more bytes than limits.request_bytes_max, 41943040",
+        ),
         (
             "*1\r\n$99999999999999999999999999999999999999",
             "too big bulk count string",
         ),
-        ("*2\r\n$4\r\nECHO\r\n$41943040\r\n", "too big request"),
+        (
+            "*2\r\n$4\r\nECHO\r\n$41943040\r\n",
+            "too big request: more bytes than limits.request_bytes_max, 41943040",
+        ),
         ("*1\r\n$4\r\nPINGxx", "missing CRLF after an argument"),
         ("*1\r\n$3\r\nPING\r\n", "missing CRLF after an argument"),
         ("*1\r\n$4\r\nPING\n\r", "missing CRLF after an argument"),
@@ -105,7 +126,8 @@ fn an_endless_line() {
         let answer = peer.gets_until_end();
         assert_eq!(
             String::from_utf8(answer).unwrap(),
-            "-ERR Protocol error: too big inline request\r\n"
+            "-ERR Protocol error: too big inline request: more bytes than \
+             limits.inline_bytes_max, 65536\r\n"
         );
     }
     // Exactly at the limit it is a command.
@@ -119,7 +141,10 @@ fn an_endless_line() {
 fn too_many_arguments() {
     let mut peer = shared().peer();
     peer.sends("x ".repeat(2_101) + "\r\n");
-    peer.gets_end("-ERR Protocol error: invalid multibulk length\r\n");
+    peer.gets_end(
+        "-ERR Protocol error: invalid multibulk length: more arguments than \
+         limits.arguments_max, 2100\r\n",
+    );
     let mut peer = shared().peer();
     peer.sends("*2100\r\n$4\r\nPING\r\n".to_owned() + &"$1\r\nx\r\n".repeat(2_099));
     peer.gets("-ERR wrong number of arguments for 'ping' command\r\n");

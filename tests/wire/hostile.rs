@@ -162,6 +162,83 @@ fn replies_behind_an_offer() {
     sending.join().unwrap();
 }
 
+/// Replies of more than `server.output_bytes_max` end the connection, and nobody else's.
+#[test]
+fn too_large_an_output() {
+    let place = Place::spawn(&[("server.output_bytes_max", "65536")]);
+    let mut peer = place.peer();
+    let large = "x".repeat(3_000_000);
+    let sending = peer.sends_beside(
+        ["*2\r\n$4\r\nECHO\r\n$3000000\r\n", &large, "\r\n"]
+            .concat()
+            .into_bytes(),
+    );
+    assert!(peer.gets_until_end().is_empty());
+    sending.join().unwrap();
+    others_are_served(&place);
+}
+
+/// Large replies that nobody takes are few, and make room for those of others.
+#[test]
+fn large_replies_that_are_not_read() {
+    let place = Place::spawn(&[("redis.call_timeout_ms", "9000")]);
+    let mut other = place.peer();
+    for _ in 0..2 {
+        other.sends("*4\r\n$8\r\nDQ.OFFER\r\n$3\r\nbig\r\n$2\r\n1h\r\n$16000000\r\n");
+        other.sends("x".repeat(16_000_000) + "\r\n");
+        other.gets("$30\r\n«id»\r\n");
+    }
+    let before = place.broker.resident_bytes();
+    let mut deaf: Vec<Peer> = (0..12).map(|_| place.peer()).collect();
+    for peer in &mut deaf {
+        peer.sends("DQ.PEEK big\r\n".repeat(10));
+    }
+    let asked = Instant::now();
+    while asked.elapsed() < Duration::from_secs(2) {
+        others_are_served(&place);
+        let used = place.broker.resident_bytes().saturating_sub(before);
+        assert!(used < 160 * MIB, "{used} bytes of replies");
+    }
+    other.sends("DQ.PEEK nothing\r\n");
+    other.gets("*0\r\n");
+    deaf.into_iter().for_each(Peer::leave);
+}
+
+/// While Redis does not answer, a full batch holds up offers and nothing else.
+#[test]
+fn only_offers_wait_for_a_batch() {
+    let redis = Redis::spawn(&[]);
+    let broker = Broker::spawn(&redis.url(0), &[("redis.call_timeout_ms", "9000")]);
+    let pid = redis.pid();
+    let mut flood = Peer::connect(&broker);
+    let mut other = Peer::connect(&broker);
+    signal(pid, "STOP");
+    let sending = flood.sends_beside(b"DQ.OFFER flood 1h a\r\n".repeat(5_000));
+    all_the_time(
+        Duration::from_millis(500),
+        || {
+            other.sends("PING\r\n");
+            other.gets("+PONG\r\n");
+        },
+        |()| true,
+    );
+    signal(pid, "CONT");
+    flood.gets_ids(5_000);
+    sending.join().unwrap();
+}
+
+/// A byte now and then is no progress where others wait for the memory.
+#[test]
+fn a_trickle_does_not_keep_scarce_memory() {
+    let place = Place::spawn(&[("limits.buffers_bytes_max", "1048576")]);
+    let mut stuck = place.peer();
+    stuck.sends("*2\r\n$4\r\nECHO\r\n$30000000\r\n");
+    stuck.sends("x".repeat(2_000_000));
+    eventually(|| stuck.tries_to_send("x"), |taken| !taken);
+    stuck.leave();
+    others_are_served(&place);
+}
+
 /// All together may hold so much; who holds little is served, and large ones one after the other.
 #[test]
 fn little_memory_for_many_large_requests() {
@@ -277,7 +354,8 @@ fn many_arguments_in_small_pieces() {
     }
     assert_eq!(
         peer.gets_until_end(),
-        b"-ERR Protocol error: invalid multibulk length\r\n"
+        b"-ERR Protocol error: invalid multibulk length: more arguments than \
+          limits.arguments_max, 2100\r\n"
     );
     // Where the limit allows so many, they are the messages of one command.
     let place = Place::spawn(&[

@@ -181,7 +181,7 @@ fn config() {
         ),
         (
             "CONFIG SET save ''\r\n",
-            "-ERR CONFIG 'SET' is not supported: settings are read at start\r\n",
+            "-ERR CONFIG 'SET' is not supported: settings are read at start and at SIGHUP\r\n",
         ),
         (
             "CONFIG WHAT\r\n",
@@ -303,4 +303,26 @@ fn commands_are_counted() {
     };
     let before = counted();
     eventually(counted, |now| *now > before);
+}
+
+/// What StackExchange.Redis sends in one write when it connects, by its source. It goes on without
+/// the answers that are errors; the last one, its sign of life, it needs byte for byte.
+#[test]
+fn the_opening_of_stackexchange_redis() {
+    let mut peer = shared().peer();
+    peer.sends(
+        "HELLO 3\r\nCLIENT SETNAME app\r\nCLIENT SETINFO lib-name SE.Redis\r\n\
+         CLIENT SETINFO lib-ver 3.1.0\r\nCLIENT ID\r\nCONFIG GET timeout\r\n\
+         CONFIG GET replica-read-only\r\nCONFIG GET databases\r\nSENTINEL MASTERS\r\n\
+         INFO replication\r\nINFO server\r\nCLUSTER NODES\r\nGET __Booksleeve_TieBreak\r\n\
+         *2\r\n$4\r\nECHO\r\n$16\r\n\0\r\n345678901234\0\r\n",
+    );
+    peer.gets(
+        "%7\r\n«lines»modules\r\n*0\r\n+OK\r\n+OK\r\n+OK\r\n:«int»\r\n\
+         %1\r\n$7\r\ntimeout\r\n$1\r\n0\r\n«lines»%1\r\n$9\r\ndatabases\r\n$1\r\n1\r\n\
+         -ERR This instance is not a Sentinel\r\n$«int»\r\n# Replication\r\nrole:master\r\n\
+         «lines»$«int»\r\n# Server\r\n«lines»-ERR This instance has cluster support disabled\r\n\
+         -ERR unknown command 'GET', with args beginning with: '__Booksleeve_TieBreak' \r\n\
+         $16\r\n\0\r\n345678901234\0\r\n",
+    );
 }

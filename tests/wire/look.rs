@@ -24,11 +24,12 @@ fn get() {
         ("DQ.GET «q» inf-00\r\n", "«$-1|_»\r\n"),
         (
             "DQ.GET «q»\r\n",
-            "-ERR wrong number of arguments for 'dq.get' command; usage: DQ.GET queue message\r\n",
+            "-ERR wrong number of arguments for 'dq.get' command; usage: DQ.GET queue message \
+             [DECODE]\r\n",
         ),
         (
             "DQ.GET «q» n more\r\n",
-            "-ERR wrong number of arguments for 'dq.get' command; «text»\r\n",
+            "-ERR syntax error: unexpected argument 'more'; «text»\r\n",
         ),
         (
             "DQ.GET '' n\r\n",
@@ -120,7 +121,8 @@ fn peek() {
         ),
         (
             "DQ.PEEK «q» 5\r\n",
-            "-ERR syntax error: unexpected argument '5'; usage: DQ.PEEK queue [COUNT n]\r\n",
+            "-ERR syntax error: unexpected argument '5'; usage: DQ.PEEK queue \
+             [COUNT n] [DECODE]\r\n",
         ),
         (
             "DQ.PEEK\r\n",
@@ -254,10 +256,10 @@ fn due_times_of_others() {
             ",4102444800000.5",
         ),
         (
-            "1e17",
-            "1e+17-3132333435363738",
-            "$18\r\n100000000000000000",
-            ",100000000000000000",
+            "1e20",
+            "1e+20-3132333435363738",
+            "$21\r\n100000000000000000000",
+            ",100000000000000000000",
         ),
         ("inf", "inf-3132333435363738", "$3\r\ninf", ",inf"),
     ] {

@@ -219,6 +219,7 @@ fn two_names() {
             "DQ.CONTAINS @ a",
             "DQ.POLL @",
             "DQ.CLEAR @",
+            "DQ.CONVERT @",
             "DQ.PAUSE @",
             "DQ.RESUME @",
             "DQ.QUARANTINE @ LIST",

@@ -7,7 +7,7 @@ use crate::support::redis::Redis;
 use crate::support::wait::eventually;
 
 /// Every command that asks Redis.
-const ASKING: [&str; 22] = [
+const ASKING: [&str; 23] = [
     "DQ.OFFER «q» 1h a\r\n",
     "DQ.OFFER «q» 1h a NAME n\r\n",
     "DQ.MOFFER «q» 1h a 1h b\r\n",
@@ -22,6 +22,7 @@ const ASKING: [&str; 22] = [
     "DQ.CONTAINS «q» a\r\n",
     "DQ.POLL «q»\r\n",
     "DQ.CLEAR «q»\r\n",
+    "DQ.CONVERT «q»\r\n",
     "DQ.PAUSE «q»\r\n",
     "DQ.RESUME «q»\r\n",
     "DQ.QUARANTINE «q» LIST\r\n",
@@ -117,9 +118,10 @@ fn out_of_memory() {
     peer.sends(
         "DQ.SIZE «q»\r\nDQ.CANCEL «q» n\r\nDQ.REMOVE «q» c\r\nDQ.POLL «q» COUNT 1\r\n\
          DQ.GET «q» m\r\n\
-         DQ.CONTAINS «q» b\r\nDQ.CLEAR «q»\r\n",
+         DQ.CONTAINS «q» b\r\nDQ.CONVERT «q» LEGACY\r\nDQ.CLEAR «q»\r\n",
     );
-    peer.gets(":7\r\n:1\r\n:1\r\n*1\r\n$1\r\na\r\n*10\r\n«lines»modern\r\n*1\r\n:1\r\n:4\r\n");
+    peer.gets(":7\r\n:1\r\n:1\r\n*1\r\n$1\r\na\r\n*10\r\n«lines»modern\r\n*1\r\n:1\r\n");
+    peer.gets("*4\r\n$9\r\nconverted\r\n:4\r\n$4\r\nleft\r\n:0\r\n:4\r\n");
     backing.call(&["CONFIG", "SET", "maxmemory", "0"]).unwrap();
     peer.sends("DQ.OFFER «q» 1h x\r\nDQ.SIZE «q»\r\n");
     peer.gets("$30\r\n«id»\r\n:1\r\n");
@@ -165,7 +167,7 @@ fn a_replica_and_no_permission() {
 
 #[test]
 fn busy() {
-    let (redis, broker) = start(&["--busy-reply-threshold", "1"]);
+    let (redis, broker) = start(&["--lua-time-limit", "1"]);
     let mut peer = Peer::connect(&broker);
     let mut hog = redis.client(0);
     let mut backing = redis.client(0);
@@ -180,36 +182,6 @@ fn busy() {
     works_again(&mut peer);
 }
 
-#[test]
-fn loading() {
-    let (redis, broker) = start(&[
-        "--enable-debug-command",
-        "yes",
-        "--loading-process-events-interval-bytes",
-        "1024",
-    ]);
-    let mut peer = Peer::connect(&broker);
-    let mut backing = redis.client(0);
-    backing
-        .call(&["DEBUG", "POPULATE", "10000", "key", "100"])
-        .unwrap();
-    backing
-        .call(&["CONFIG", "SET", "key-load-delay", "1000"])
-        .unwrap();
-    let mut other = redis.client(0);
-    other.send(&["DEBUG", "RELOAD"]).unwrap();
-    eventually(
-        || backing.call(&["GET", "x"]).unwrap().text(),
-        |answer| answer.starts_with("LOADING"),
-    );
-    peer.sends("DQ.OFFER «q» 1h b\r\nDQ.CANCEL «q» n\r\nDQ.SIZE «q»\r\n");
-    peer.gets(&"-UNAVAILABLE «text»\r\n".repeat(3));
-    backing
-        .call(&["CONFIG", "SET", "key-load-delay", "0"])
-        .unwrap();
-    works_again(&mut peer);
-}
-
 fn works_again(peer: &mut Peer) {
     let offered = || {
         peer.sends("DQ.OFFER «q» 1h again NAME again\r\nECHO end\r\n");
@@ -221,7 +193,8 @@ fn works_again(peer: &mut Peer) {
 /// A Redis that lacks a command which a script needs answers what no script expects.
 #[test]
 fn an_answer_that_no_script_expects() {
-    let (_redis, broker) = start(&["--rename-command", "PTTL", ""]);
+    let redis = Redis::spawn(&["--rename-command", "PTTL", ""]);
+    let broker = Broker::spawn(&redis.url(0), &[("redis.audit", "warn")]);
     let mut peer = Peer::connect(&broker);
     peer.sends("DQ.OFFER «q» 1h a\r\nDQ.SIZE «q»\r\nDQ.CONTAINS «q» a\r\n");
     peer.gets("$30\r\n«id»\r\n-INTERNAL Redis answered: «text»\r\n*1\r\n:1\r\n");

@@ -13,7 +13,7 @@ const KEYS: [&str; 7] = [
     "delay_broker_quarantine:{@}",
 ];
 
-const COMMANDS: [(&str, &str); 20] = [
+const COMMANDS: [(&str, &str); 21] = [
     ("DQ.OFFER «q» 1h b\r\n", "xxxx..."),
     ("DQ.OFFER «q» 1h b NAME n\r\n", "xxxxxx."),
     ("DQ.MOFFER «q» 1h b 1h c\r\n", "xxxx..."),
@@ -28,6 +28,7 @@ const COMMANDS: [(&str, &str); 20] = [
     ("DQ.CONTAINS «q» nothing\r\n", ".x.x..."),
     ("DQ.POLL «q»\r\n", ".xxxxxx"),
     ("DQ.CLEAR «q»\r\n", ".xxxxx."),
+    ("DQ.CONVERT «q»\r\n", ".xxx..."),
     ("DQ.PAUSE «q»\r\n", "...x..."),
     ("DQ.RESUME «q»\r\n", "...x..."),
     ("DQ.QUARANTINE «q» LIST\r\n", "...x..x"),

@@ -1,84 +1,118 @@
-// The broker from ioredis, with no option but the protocol: ioredis.js BROKER_PORT REDIS_PORT 2|3
-//
-// Two connections: `broker` takes messages in, `backing` is where they come out, as a plain list.
-// Knows no other client; fails with the line that was not so. Its queue is its own.
+// The broker from ioredis. Environment and steps: tests/interop/README.md.
 
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { promisify } from "node:util";
 import { Redis } from "ioredis";
 
-const [brokerPort, redisPort, protocol] = process.argv.slice(2).map(Number);
-const Q = `interop:ioredis:${protocol}`;
+const { QUEUE: queue, PROTOCOL, PASSWORD, CA, RESTART, BROKER_PORT, REDIS_PORT } = process.env;
 const BINARY = Buffer.from("\0nul\r\ncrlf\xff\0", "latin1");
+const LARGE = Buffer.alloc(4 << 20, Buffer.from(Array.from({ length: 256 }, (_, i) => i)));
+const passed = (step) => console.log(step);
 
 // Protocol 3 is what ioredis 6 opens with when told nothing.
-const options = protocol === 3 ? {} : { protocol };
-const broker = new Redis(brokerPort, options);
-const backing = new Redis(redisPort, options);
+const options = PROTOCOL === "3" ? {} : { protocol: 2 };
+if (PASSWORD) options.password = PASSWORD;
+if (CA) options.tls = { ca: readFileSync(CA) };
+
+// `broker` takes messages in; `backing` is the Redis where they come out, as a plain list.
+const broker = new Redis(Number(BROKER_PORT), options);
+const backing = new Redis(Number(REDIS_PORT));
+// A broken connection is an event; ioredis connects again by itself.
+broker.on("error", () => {});
 const dq = (name, ...args) => broker.call(name, ...args);
+assert.equal(await broker.ping(), "PONG");
+passed("connect");
 
-// Every form of an offer answers the id of the message: <due>-<hex>.
+const id = await broker.call("DQ.OFFER", queue, "30m", "hello");
 const tomorrow = Date.now() + 86_400_000;
-const first = await dq("DQ.OFFER", Q, "1h", "in an hour");
-await dq("DQ.OFFER", Q, 5_400_000, "in 90 minutes");
-const at = await dq("DQ.OFFER", Q, "AT", tomorrow, BINARY);
+const at = await dq("DQ.OFFER", queue, "AT", tomorrow, BINARY);
 assert.ok(at.startsWith(`${tomorrow}-`), at);
-await dq("DQ.OFFER", Q, "AT", new Date(tomorrow + 1000).toISOString(), "a second later");
-const named = await dq("DQ.OFFER", Q, "2h", "order 42", "NAME", "order:42");
-assert.equal(await dq("DQ.OFFER", Q, "3h", "again", "NAME", "order:42", "NX"), null);
-const replaced = await dq("DQ.OFFER", Q, "3h", "order 42, paid", "NAME", "order:42", "XX");
-assert.notEqual(replaced, named);
-const ids = await dq("DQ.MOFFER", Q, "4h", "one", "5h", "", "6h", BINARY);
-assert.equal(new Set(ids).size, 3);
-assert.equal(await dq("DQ.SIZE", Q), 8);
+const named = await dq("DQ.OFFER", queue, "1h", "order 42", "NAME", "order:42");
+assert.equal(await dq("DQ.OFFER", queue, "1h", "again", "NAME", "order:42", "NX"), null);
+passed("offer");
 
-// What comes next, by due time. ioredis flattens the maps of RESP3, unless told otherwise.
+const ids = await dq("DQ.MOFFER", queue, "2h", "one", "3h", "", "4h", BINARY);
+assert.equal(new Set([...ids, id, at, named]).size, 6);
+assert.equal(await dq("DQ.SIZE", queue), 6);
+passed("moffer");
+
+const cancelled = await broker.call("DQ.CANCEL", queue, id);
+assert.equal(cancelled, 1);
+assert.equal(await dq("DQ.CANCEL", queue, id, ...ids), 3);
+passed("cancel");
+
+const moved = await dq("DQ.RESCHEDULE", queue, "order:42", "45m");
+assert.ok(moved && moved !== named, moved);
+assert.equal(await dq("DQ.RESCHEDULE", queue, named, "45m"), null);
+passed("reschedule");
+
+// By due time. ioredis flattens the maps of RESP3, unless told otherwise.
 const fields = (flat) =>
-  Object.fromEntries(flat.flatMap((key, i) => (i % 2 ? [] : [[key, flat[i + 1]]])));
-const peeked = await dq("DQ.PEEK", Q, "COUNT", 3);
-const [head, , third] = peeked.map(fields);
+  Object.fromEntries(flat.flatMap((key, i) => (i % 2 ? [] : [[String(key), flat[i + 1]]])));
+const peeked = (await broker.callBuffer("DQ.PEEK", queue, "COUNT", 5)).map(fields);
 assert.deepEqual(
-  peeked.map((message) => fields(message).payload),
-  ["in an hour", "in 90 minutes", "order 42, paid"],
+  peeked.map(({ id, name, due, payload }) => [String(id), name && String(name), due, payload]),
+  [
+    [moved, "order:42", parseInt(moved), Buffer.from("order 42")],
+    [at, null, tomorrow, BINARY],
+  ],
 );
-assert.deepEqual([head.id, head.name, head.due], [first, null, parseInt(first)]);
-assert.deepEqual([third.id, third.name], [replaced, "order:42"]);
-const raw = await broker.callBuffer("DQ.GET", Q, at);
-assert.deepEqual(raw[raw.findIndex((field) => String(field) === "payload") + 1], BINARY);
-assert.deepEqual(await dq("DQ.PEEK", `${Q}:none`), []);
-if (protocol === 3) {
+assert.deepEqual(await dq("DQ.PEEK", `${queue}:none`), []);
+if (PROTOCOL === "3") {
   const mapped = broker.duplicate({ replyMapping: "resp3" });
-  assert.deepEqual({ ...(await mapped.call("DQ.PEEK", Q, "COUNT", 1))[0] }, head);
+  assert.equal((await mapped.call("DQ.PEEK", queue))[0].name, "order:42");
   await mapped.quit();
 }
-
-// By id or by name; what is gone already counts 0.
-assert.equal(await dq("DQ.CANCEL", Q, "order:42", ...ids), 4);
-assert.equal(await dq("DQ.CANCEL", Q, "order:42", first), 1);
-assert.equal(await dq("DQ.SIZE", Q), 3);
+passed("peek");
 
 // The first word of an error is its code.
 for (const [message, ...command] of [
-  [/^BADDELAY /, "DQ.OFFER", Q, "soon", "x"],
+  [/^BADDELAY /, "DQ.OFFER", queue, "soon", "x"],
   [/^BADQUEUE /, "DQ.OFFER", "", "1h", "x"],
-  [/^ERR wrong number of arguments/, "DQ.OFFER", Q],
-  [/^ERR unknown command/, "DQ.NONE", Q],
+  [/^ERR wrong number of arguments/, "DQ.OFFER", queue],
+  [/^ERR unknown command/, "DQ.NONE", queue],
 ]) {
   await assert.rejects(dq(...command), { name: "ReplyError", message });
 }
+passed("errors");
 
 // A thousand in one write; the replies come in order.
 const pipeline = broker.pipeline();
 for (let i = 0; i < 1000; i++) {
-  pipeline.call("DQ.OFFER", `${Q}:many`, "AT", tomorrow + i, `message ${i}`);
+  pipeline.call("DQ.OFFER", `${queue}:many`, "AT", tomorrow + i, `message ${i}`);
 }
 for (const [i, [error, id]] of (await pipeline.exec()).entries()) {
   assert.ok(error === null && id.startsWith(`${tomorrow + i}-`), `${i}: ${error ?? id}`);
 }
-assert.equal(await dq("DQ.SIZE", `${Q}:many`), 1000);
+passed("pipeline");
 
-// Due messages are in the list of the queue's name, byte for byte.
-await dq("DQ.OFFER", Q, "20ms", BINARY);
-assert.deepEqual(await backing.blpopBuffer(Q, 10), [Buffer.from(Q), BINARY]);
+await dq("DQ.OFFER", queue, "20ms", BINARY);
+const [name, payload] = await backing.blpopBuffer(queue, 10);
+assert.deepEqual([String(name), payload], [queue, BINARY]);
+passed("binary");
+
+const large = await dq("DQ.OFFER", queue, "1h", LARGE);
+assert.ok(fields(await broker.callBuffer("DQ.GET", queue, large)).payload.equals(LARGE));
+assert.equal(await dq("DQ.FIRE", queue, large), 1);
+assert.ok((await backing.blpopBuffer(queue, 10))[1].equals(LARGE));
+passed("large");
+
+// ioredis has no pool of its own: fifty connections, in turn.
+const pool = Array.from({ length: 50 }, () => broker.duplicate());
+const offers = Array.from({ length: 1000 }, (_, i) =>
+  pool[i % 50].call("DQ.OFFER", `${queue}:pool`, "1h", `message ${i}`),
+);
+assert.equal(new Set(await Promise.all(offers)).size, 1000);
+await Promise.all(pool.map((connection) => connection.quit()));
+passed("pool");
+
+// What is sent while there is no connection waits for the next one.
+await promisify(execFile)(RESTART);
+assert.equal(await dq("DQ.SIZE", queue), 2);
+passed("restart");
 
 assert.equal(await broker.quit(), "OK");
 await backing.quit();
+passed("quit");

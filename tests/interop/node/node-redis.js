@@ -1,69 +1,83 @@
-// The broker from node-redis, with no option but the protocol:
-// node-redis.js BROKER_PORT REDIS_PORT 2|3
-//
-// Two connections: `broker` takes messages in, `backing` is where they come out, as a plain list.
-// Knows no other client; fails with the line that was not so. Its queue is its own.
+// The broker from node-redis. Environment and steps: tests/interop/README.md.
 
 import assert from "node:assert/strict";
-import { createClient, ErrorReply, RESP_TYPES } from "redis";
+import { execFile } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { promisify } from "node:util";
+import { createClient, createClientPool, ErrorReply, RESP_TYPES } from "redis";
 
-const [brokerPort, redisPort, protocol] = process.argv.slice(2).map(Number);
-const Q = `interop:node-redis:${protocol}`;
+const { QUEUE: queue, PROTOCOL, PASSWORD, CA, RESTART, BROKER_PORT, REDIS_PORT } = process.env;
 const BINARY = Buffer.from("\0nul\r\ncrlf\xff\0", "latin1");
+const LARGE = Buffer.alloc(4 << 20, Buffer.from(Array.from({ length: 256 }, (_, i) => i)));
+const passed = (step) => console.log(step);
 
 // Protocol 3 is what node-redis 6 opens with when told nothing.
-const options = protocol === 3 ? {} : { RESP: protocol };
-const connect = (port) => createClient({ url: `redis://127.0.0.1:${port}`, ...options }).connect();
-const broker = await connect(brokerPort);
-const backing = await connect(redisPort);
+const options = { url: `redis${CA ? "s" : ""}://localhost:${BROKER_PORT}` };
+if (PROTOCOL === "2") options.RESP = 2;
+if (PASSWORD) options.password = PASSWORD;
+if (CA) options.socket = { tls: true, ca: readFileSync(CA) };
+
+// `broker` takes messages in; `backing` is the Redis where they come out, as a plain list.
+const broker = createClient(options);
+const backing = createClient({ url: `redis://localhost:${REDIS_PORT}` });
+// A broken connection is an event; node-redis connects again by itself.
+broker.on("error", () => {});
+await broker.connect();
+await backing.connect();
 // node-redis takes strings and buffers only; it gives buffers back where it is told to.
 const dq = (...args) => broker.sendCommand(args);
 const buffers = { [RESP_TYPES.BLOB_STRING]: Buffer };
+assert.equal(await broker.ping(), "PONG");
+passed("connect");
 
-// Every form of an offer answers the id of the message: <due>-<hex>.
+const id = await broker.sendCommand(["DQ.OFFER", queue, "30m", "hello"]);
 const tomorrow = Date.now() + 86_400_000;
-const first = await dq("DQ.OFFER", Q, "1h", "in an hour");
-await dq("DQ.OFFER", Q, "5400000", "in 90 minutes");
-const at = await dq("DQ.OFFER", Q, "AT", String(tomorrow), BINARY);
+const at = await dq("DQ.OFFER", queue, "AT", String(tomorrow), BINARY);
 assert.ok(at.startsWith(`${tomorrow}-`), at);
-await dq("DQ.OFFER", Q, "AT", new Date(tomorrow + 1000).toISOString(), "a second later");
-const named = await dq("DQ.OFFER", Q, "2h", "order 42", "NAME", "order:42");
-assert.equal(await dq("DQ.OFFER", Q, "3h", "again", "NAME", "order:42", "NX"), null);
-const replaced = await dq("DQ.OFFER", Q, "3h", "order 42, paid", "NAME", "order:42", "XX");
-assert.notEqual(replaced, named);
-const ids = await dq("DQ.MOFFER", Q, "4h", "one", "5h", "", "6h", BINARY);
-assert.equal(new Set(ids).size, 3);
-assert.equal(await dq("DQ.SIZE", Q), 8);
+const named = await dq("DQ.OFFER", queue, "1h", "order 42", "NAME", "order:42");
+assert.equal(await dq("DQ.OFFER", queue, "1h", "again", "NAME", "order:42", "NX"), null);
+passed("offer");
 
-// What comes next, by due time: objects in RESP3, names and values in turn in RESP2.
+const ids = await dq("DQ.MOFFER", queue, "2h", "one", "3h", "", "4h", BINARY);
+assert.equal(new Set([...ids, id, at, named]).size, 6);
+assert.equal(await dq("DQ.SIZE", queue), 6);
+passed("moffer");
+
+const cancelled = await broker.sendCommand(["DQ.CANCEL", queue, id]);
+assert.equal(cancelled, 1);
+assert.equal(await dq("DQ.CANCEL", queue, id, ...ids), 3);
+passed("cancel");
+
+const moved = await dq("DQ.RESCHEDULE", queue, "order:42", "45m");
+assert.ok(moved && moved !== named, moved);
+assert.equal(await dq("DQ.RESCHEDULE", queue, named, "45m"), null);
+passed("reschedule");
+
+// By due time: objects in RESP3, names and values in turn in RESP2.
 const fields = (message) => {
-  assert.equal(Array.isArray(message), protocol === 2);
-  if (protocol === 3) return { ...message };
-  return Object.fromEntries(message.flatMap((key, i) => (i % 2 ? [] : [[key, message[i + 1]]])));
+  assert.equal(Array.isArray(message), PROTOCOL === "2");
+  if (PROTOCOL === "3") return message;
+  const pairs = message.flatMap((key, i) => (i % 2 ? [] : [[String(key), message[i + 1]]]));
+  return Object.fromEntries(pairs);
 };
-const peeked = (await dq("DQ.PEEK", Q, "COUNT", "3")).map(fields);
+const inBuffers = (...args) => broker.sendCommand(args, { typeMapping: buffers });
+const peeked = (await inBuffers("DQ.PEEK", queue, "COUNT", "5")).map(fields);
 assert.deepEqual(
-  peeked.map((message) => message.payload),
-  ["in an hour", "in 90 minutes", "order 42, paid"],
+  peeked.map(({ id, name, due, payload }) => [String(id), name && String(name), due, payload]),
+  [
+    [moved, "order:42", parseInt(moved), Buffer.from("order 42")],
+    [at, null, tomorrow, BINARY],
+  ],
 );
-const [head, , third] = peeked;
-assert.deepEqual([head.id, head.name, head.due], [first, null, parseInt(first)]);
-assert.deepEqual([third.id, third.name], [replaced, "order:42"]);
-const raw = await broker.sendCommand(["DQ.GET", Q, at], { typeMapping: buffers });
-assert.deepEqual(fields(raw).payload, BINARY);
-assert.deepEqual(await dq("DQ.PEEK", `${Q}:none`), []);
-
-// By id or by name; what is gone already counts 0.
-assert.equal(await dq("DQ.CANCEL", Q, "order:42", ...ids), 4);
-assert.equal(await dq("DQ.CANCEL", Q, "order:42", first), 1);
-assert.equal(await dq("DQ.SIZE", Q), 3);
+assert.deepEqual(await dq("DQ.PEEK", `${queue}:none`), []);
+passed("peek");
 
 // The first word of an error is its code.
 for (const [message, ...command] of [
-  [/^BADDELAY /, "DQ.OFFER", Q, "soon", "x"],
+  [/^BADDELAY /, "DQ.OFFER", queue, "soon", "x"],
   [/^BADQUEUE /, "DQ.OFFER", "", "1h", "x"],
-  [/^ERR wrong number of arguments/, "DQ.OFFER", Q],
-  [/^ERR unknown command/, "DQ.NONE", Q],
+  [/^ERR wrong number of arguments/, "DQ.OFFER", queue],
+  [/^ERR unknown command/, "DQ.NONE", queue],
 ]) {
   await assert.rejects(dq(...command), (error) => {
     assert.ok(error instanceof ErrorReply);
@@ -71,20 +85,45 @@ for (const [message, ...command] of [
     return true;
   });
 }
+passed("errors");
 
 // A thousand in one write (what is sent in one turn of the event loop); replies come in order.
-const offers = Array.from({ length: 1000 }, (_, i) =>
-  dq("DQ.OFFER", `${Q}:many`, "AT", String(tomorrow + i), `message ${i}`),
-);
-for (const [i, id] of (await Promise.all(offers)).entries()) {
+const due = Array.from({ length: 1000 }, (_, i) => String(tomorrow + i));
+const many = due.map((due, i) => dq("DQ.OFFER", `${queue}:many`, "AT", due, `message ${i}`));
+for (const [i, id] of (await Promise.all(many)).entries()) {
   assert.ok(id.startsWith(`${tomorrow + i}-`), `${i}: ${id}`);
 }
-assert.equal(await dq("DQ.SIZE", `${Q}:many`), 1000);
+passed("pipeline");
 
-// Due messages are in the list of the queue's name, byte for byte.
-await dq("DQ.OFFER", Q, "20ms", BINARY);
-const taken = await backing.withTypeMapping(buffers).blPop(Q, 10);
-assert.deepEqual(taken.element, BINARY);
+await dq("DQ.OFFER", queue, "20ms", BINARY);
+const { key, element } = await backing.withTypeMapping(buffers).blPop(queue, 10);
+assert.deepEqual([String(key), element], [queue, BINARY]);
+passed("binary");
+
+const large = await dq("DQ.OFFER", queue, "1h", LARGE);
+assert.ok(fields(await inBuffers("DQ.GET", queue, large)).payload.equals(LARGE));
+assert.equal(await dq("DQ.FIRE", queue, large), 1);
+assert.ok((await backing.withTypeMapping(buffers).blPop(queue, 10)).element.equals(LARGE));
+passed("large");
+
+const pool = createClientPool(options, { minimum: 50, maximum: 50 });
+pool.on("error", () => {});
+await pool.connect();
+const workers = Array.from({ length: 50 }, async () => {
+  for (let i = 0; i < 20; i++) {
+    await pool.sendCommand(["DQ.OFFER", `${queue}:pool`, "1h", "x"]);
+  }
+});
+await Promise.all(workers);
+assert.equal(await dq("DQ.SIZE", `${queue}:pool`), 1000);
+await pool.close();
+passed("pool");
+
+// What is sent while there is no connection waits for the next one; what was under way fails.
+await promisify(execFile)(RESTART);
+assert.equal(await dq("DQ.SIZE", queue), 2);
+passed("restart");
 
 await broker.close();
 await backing.close();
+passed("quit");

@@ -1,23 +1,26 @@
-"""The broker from redis-py, with no option but the protocol: redis_py.py BROKER_PORT REDIS_PORT 2|3
+"""The broker from redis-py. Environment and steps: tests/interop/README.md."""
 
-Two connections: `broker` takes messages in, `backing` is where they come out, as a plain list.
-Knows no other client; fails with the line that was not so. Its queue is its own.
-"""
-
-import sys
+import os
+import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import redis
 
-broker_port, redis_port, protocol = map(int, sys.argv[1:])
-Q = f"interop:redis-py:{protocol}"
+queue, protocol = os.environ["QUEUE"], int(os.environ["PROTOCOL"])
 BINARY = b"\x00nul\r\ncrlf\xff\x00"
+LARGE = bytes(range(256)) * (4 << 12)  # 4 MiB
 
 # Protocol 3 is what redis-py 8 opens with when told nothing.
 options = {} if protocol == 3 else {"protocol": protocol}
-broker = redis.Redis(port=broker_port, **options)
-backing = redis.Redis(port=redis_port, **options)
-dq = broker.execute_command
+if os.environ["PASSWORD"]:
+    options["password"] = os.environ["PASSWORD"]
+if os.environ["CA"]:
+    options |= {"ssl": True, "ssl_ca_certs": os.environ["CA"]}
+
+
+def passed(step):
+    print(step, flush=True)
 
 
 def fields(message):
@@ -26,60 +29,94 @@ def fields(message):
     return message if protocol == 3 else dict(zip(message[::2], message[1::2]))
 
 
-# Every form of an offer answers the id of the message: <due>-<hex>.
+# `broker` takes messages in; `backing` is the Redis where they come out, as a plain list.
+broker = redis.Redis(port=int(os.environ["BROKER_PORT"]), **options)
+backing = redis.Redis(port=int(os.environ["REDIS_PORT"]))
+dq = broker.execute_command
+assert broker.ping()
+passed("connect")
+
+id = broker.execute_command("DQ.OFFER", queue, "30m", "hello")
 tomorrow = int(time.time() * 1000) + 86_400_000
-first = dq("DQ.OFFER", Q, "1h", "in an hour")
-dq("DQ.OFFER", Q, 5_400_000, "in 90 minutes")
-at = dq("DQ.OFFER", Q, "AT", tomorrow, BINARY)
+at = dq("DQ.OFFER", queue, "AT", tomorrow, BINARY)
 assert at.startswith(b"%d-" % tomorrow), at
-rfc3339 = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(tomorrow // 1000 + 1))
-dq("DQ.OFFER", Q, "AT", rfc3339, "a second later")
-named = dq("DQ.OFFER", Q, "2h", "order 42", "NAME", "order:42")
-assert dq("DQ.OFFER", Q, "3h", "again", "NAME", "order:42", "NX") is None
-replaced = dq("DQ.OFFER", Q, "3h", "order 42, paid", "NAME", "order:42", "XX")
-assert replaced != named
-ids = dq("DQ.MOFFER", Q, "4h", "one", "5h", "", "6h", BINARY)
-assert len(set(ids)) == 3, ids
-assert dq("DQ.SIZE", Q) == 8
+named = dq("DQ.OFFER", queue, "1h", "order 42", "NAME", "order:42")
+assert dq("DQ.OFFER", queue, "1h", "again", "NAME", "order:42", "NX") is None
+passed("offer")
 
-# What comes next, by due time.
-peeked = [fields(message) for message in dq("DQ.PEEK", Q, "COUNT", 3)]
-assert [m[b"payload"] for m in peeked] == [b"in an hour", b"in 90 minutes", b"order 42, paid"]
-assert peeked[0][b"id"] == first and peeked[0][b"name"] is None, peeked[0]
-assert peeked[0][b"due"] == int(first.split(b"-")[0]), peeked[0]
-assert peeked[2][b"id"] == replaced and peeked[2][b"name"] == b"order:42", peeked[2]
-assert fields(dq("DQ.GET", Q, at))[b"payload"] == BINARY
-assert dq("DQ.PEEK", f"{Q}:none") == []
+ids = dq("DQ.MOFFER", queue, "2h", "one", "3h", "", "4h", BINARY)
+assert len({*ids, id, at, named}) == 6, ids
+assert dq("DQ.SIZE", queue) == 6
+passed("moffer")
 
-# By id or by name; what is gone already counts 0.
-assert dq("DQ.CANCEL", Q, "order:42", *ids) == 4
-assert dq("DQ.CANCEL", Q, "order:42", first) == 1
-assert dq("DQ.SIZE", Q) == 3
+cancelled = broker.execute_command("DQ.CANCEL", queue, id)
+assert cancelled == 1
+assert dq("DQ.CANCEL", queue, id, *ids) == 3
+passed("cancel")
 
-# The first word of an error is its code.
+moved = dq("DQ.RESCHEDULE", queue, "order:42", "45m")
+assert moved not in (None, named), moved
+assert dq("DQ.RESCHEDULE", queue, named, "45m") is None
+passed("reschedule")
+
+peeked = [fields(message) for message in dq("DQ.PEEK", queue, "COUNT", 5)]
+assert [m[b"payload"] for m in peeked] == [b"order 42", BINARY], peeked
+assert [m[b"name"] for m in peeked] == [b"order:42", None], peeked
+assert [m[b"id"] for m in peeked] == [moved, at], peeked
+assert peeked[1][b"due"] == tomorrow, peeked
+assert dq("DQ.PEEK", queue + ":none") == []
+passed("peek")
+
+# The first word of an error is its code; redis-py keeps "ERR" to itself.
 for code, command in {
-    "BADDELAY": ("DQ.OFFER", Q, "soon", "x"),
-    "BADQUEUE": ("DQ.OFFER", "", "1h", "x"),
-    "wrong number of arguments": ("DQ.OFFER", Q),
-    "unknown command": ("DQ.NONE", Q),
+    "BADDELAY ": ("DQ.OFFER", queue, "soon", "x"),
+    "BADQUEUE ": ("DQ.OFFER", "", "1h", "x"),
+    "wrong number of arguments": ("DQ.OFFER", queue),
+    "unknown command": ("DQ.NONE", queue),
 }.items():
     try:
         raise AssertionError(f"{command} was answered: {dq(*command)}")
     except redis.ResponseError as error:
         assert str(error).startswith(code), error
+passed("errors")
 
 # A thousand in one write; the replies come in order. (No MULTI: the broker has none.)
 with broker.pipeline(transaction=False) as pipeline:
     for i in range(1000):
-        pipeline.execute_command("DQ.OFFER", f"{Q}:many", "AT", tomorrow + i, f"message {i}")
+        pipeline.execute_command("DQ.OFFER", queue + ":many", "AT", tomorrow + i, f"message {i}")
     due = [int(id.split(b"-")[0]) for id in pipeline.execute()]
 assert due == [tomorrow + i for i in range(1000)]
-assert dq("DQ.SIZE", f"{Q}:many") == 1000
+passed("pipeline")
 
-# Due messages are in the list of the queue's name, byte for byte.
-dq("DQ.OFFER", Q, "20ms", BINARY)
-assert list(backing.blpop([Q], timeout=10)) == [Q.encode(), BINARY]
+dq("DQ.OFFER", queue, "20ms", BINARY)
+name, payload = backing.blpop(queue, timeout=10)
+assert (name, payload) == (queue.encode(), BINARY)
+passed("binary")
+
+large = dq("DQ.OFFER", queue, "1h", LARGE)
+assert fields(dq("DQ.GET", queue, large))[b"payload"] == LARGE
+assert dq("DQ.FIRE", queue, large) == 1
+assert backing.blpop(queue, timeout=10)[1] == LARGE
+passed("large")
+
+pool = redis.BlockingConnectionPool.from_url(
+    f"redis{'s' if os.environ['CA'] else ''}://localhost:{os.environ['BROKER_PORT']}",
+    max_connections=50,
+    **{option: value for option, value in options.items() if option != "ssl"},
+)
+pooled = redis.Redis(connection_pool=pool)
+with ThreadPoolExecutor(50) as threads:
+    offer = lambda i: pooled.execute_command("DQ.OFFER", queue + ":pool", "1h", f"message {i}")
+    assert len(set(threads.map(offer, range(1000)))) == 1000
+pool.disconnect()
+passed("pool")
+
+# redis-py tries again by itself, for some seconds.
+subprocess.run([os.environ["RESTART"]], check=True)
+assert dq("DQ.SIZE", queue) == 2
+passed("restart")
 
 assert dq("QUIT")
 broker.close()
 backing.close()
+passed("quit")

@@ -1,151 +1,228 @@
-//! The broker from fred, with no option but the protocol: fred BROKER_PORT REDIS_PORT 2|3
-//!
-//! Two connections: `broker` takes messages in, `backing` is where they come out, as a plain list.
-//! Knows no other client; fails with the line that was not so. Its queue is its own.
+//! The broker from fred. Environment and steps: tests/interop/README.md.
 
 use std::collections::HashMap;
+use std::env::var;
+use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use fred::prelude::*;
-use fred::types::config::Config;
+use fred::types::config::{Config, TlsConnector};
 use fred::types::{ClusterHash, CustomCommand, RespVersion};
+use rustls::pki_types::{CertificateDer, pem::PemObject};
+use rustls::{ClientConfig, RootCertStore};
 
 const BINARY: &[u8] = b"\0nul\r\ncrlf\xff\0";
 
+fn env(name: &str) -> String {
+    var(name).unwrap_or_else(|_| panic!("{name} is not set"))
+}
+
+fn passed(step: &str) {
+    println!("{step}");
+}
+
+fn config() -> FredResult<Config> {
+    let (password, port, ca) = (env("PASSWORD"), env("BROKER_PORT"), env("CA"));
+    let mut config = Config::from_url(&format!("redis://localhost:{port}"))?;
+    // Protocol 2 is what fred opens with when told nothing.
+    if env("PROTOCOL") == "3" {
+        config.version = RespVersion::RESP3;
+    }
+    if !password.is_empty() {
+        config.password = Some(password);
+    }
+    if !ca.is_empty() {
+        let mut roots = RootCertStore::empty();
+        roots
+            .add(CertificateDer::from_pem_file(ca).unwrap())
+            .unwrap();
+        let tls = ClientConfig::builder().with_root_certificates(roots);
+        config.tls = Some(TlsConnector::from(tls.with_no_client_auth()).into());
+    }
+    Ok(config)
+}
+
+/// The queue comes first in every command, and is its key.
+fn command(name: &'static str) -> CustomCommand {
+    CustomCommand::new_static(name, ClusterHash::FirstKey, false)
+}
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> FredResult<()> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let [broker_port, redis_port, protocol] = args.as_slice() else {
-        panic!("usage: fred BROKER_PORT REDIS_PORT 2|3");
-    };
-    let resp3 = protocol == "3";
-    let broker = connect(broker_port, resp3).await?;
-    let backing = connect(redis_port, resp3).await?;
-    let q = format!("interop:fred:{protocol}");
-    let q = q.as_str();
+    let q = env("QUEUE");
+    let queue = q.as_str();
+    let large: Vec<u8> = (0..4 << 20).map(|i| i as u8).collect();
 
-    // Every form of an offer answers the id of the message: <due>-<hex>.
+    // `broker` takes messages in; `backing` is the Redis where they come out, as a plain list.
+    let mut builder = Builder::from_config(config()?);
+    // Without a policy it does not connect again.
+    builder.set_policy(ReconnectPolicy::default());
+    let broker = builder.build()?;
+    let backing = Config::from_url(&format!("redis://localhost:{}", env("REDIS_PORT")))?;
+    let backing = Builder::from_config(backing).build()?;
+    broker.init().await?;
+    backing.init().await?;
+    assert_eq!(broker.ping::<String>(None).await?, "PONG");
+    passed("connect");
+
+    let id: String = broker
+        .custom(command("DQ.OFFER"), vec![queue, "30m", "hello"])
+        .await?;
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let tomorrow = (now.unwrap() + Duration::from_secs(86_400)).as_millis() as i64;
-    let at = ["AT".to_owned(), tomorrow.to_string()].map(Value::from);
-    let first: String = dq(&broker, "DQ.OFFER", [q, "1h", "in an hour"]).await?;
-    let _: String = dq(&broker, "DQ.OFFER", [q, "5400000", "in 90 minutes"]).await?;
-    let [at, time] = at;
-    let at: String = dq(&broker, "DQ.OFFER", [q.into(), at, time, BINARY.into()]).await?;
-    assert!(at.starts_with(&format!("{tomorrow}-")), "{at}");
-    let named = [q, "3h", "order 42", "NAME", "order:42"];
-    let old: String = dq(&broker, "DQ.OFFER", named).await?;
-    let absent: Value = dq(&broker, "DQ.OFFER", named.into_iter().chain(["NX"])).await?;
-    assert_eq!(absent, Value::Null);
-    let new: String = dq(&broker, "DQ.OFFER", named.into_iter().chain(["XX"])).await?;
-    assert_ne!(new, old);
-    let pairs: [Value; 7] = [
-        q.into(),
-        "4h".into(),
-        "one".into(),
-        "5h".into(),
-        "".into(),
-        "6h".into(),
-        BINARY.into(),
-    ];
-    let ids: Vec<String> = dq(&broker, "DQ.MOFFER", pairs).await?;
-    assert_eq!(ids.len(), 3);
-    assert_eq!(dq::<i64>(&broker, "DQ.SIZE", [q]).await?, 7);
+    let due = tomorrow.to_string();
+    let at: String = dq(&broker, "DQ.OFFER", &[queue, "AT", &due], BINARY).await?;
+    assert!(at.starts_with(&format!("{due}-")), "{at}");
+    let order = vec![queue, "1h", "order 42", "NAME", "order:42"];
+    let named: String = broker.custom(command("DQ.OFFER"), order.clone()).await?;
+    let again: Value = dq(&broker, "DQ.OFFER", &order, b"NX").await?;
+    assert_eq!(again, Value::Null);
+    passed("offer");
 
-    // What comes next, by due time: maps in RESP3, names and values in turn in RESP2.
-    let peeked: Vec<Value> = dq(&broker, "DQ.PEEK", [q, "COUNT", "3"]).await?;
+    let pairs = [queue, "2h", "one", "3h", "", "4h"];
+    let ids: Vec<String> = dq(&broker, "DQ.MOFFER", &pairs, BINARY).await?;
+    assert_eq!(ids.len(), 3);
+    assert_eq!(size(&broker, queue).await?, 6);
+    passed("moffer");
+
+    let cancelled: i64 = broker
+        .custom(command("DQ.CANCEL"), vec![queue, &id])
+        .await?;
+    assert_eq!(cancelled, 1);
+    let rest: Vec<&str> = [queue, &id]
+        .into_iter()
+        .chain(ids.iter().map(|id| &**id))
+        .collect();
+    let cancelled: i64 = broker.custom(command("DQ.CANCEL"), rest).await?;
+    assert_eq!(cancelled, 3);
+    passed("cancel");
+
+    let sooner = vec![queue, "order:42", "45m"];
+    let moved: String = broker.custom(command("DQ.RESCHEDULE"), sooner).await?;
+    assert_ne!(moved, named);
+    let gone: Value = broker
+        .custom(command("DQ.RESCHEDULE"), vec![queue, &named, "45m"])
+        .await?;
+    assert_eq!(gone, Value::Null);
+    passed("reschedule");
+
+    // By due time: maps in RESP3, names and values in turn in RESP2; a HashMap reads both.
+    let peeked: Vec<Value> = broker
+        .custom(command("DQ.PEEK"), vec![queue, "COUNT", "5"])
+        .await?;
+    let resp3 = env("PROTOCOL") == "3";
     assert!(peeked.iter().all(|message| message.is_map() == resp3));
     let peeked: Vec<HashMap<String, Value>> = peeked
         .into_iter()
         .map(Value::convert)
         .collect::<Result<_, _>>()?;
-    let payloads: Vec<_> = peeked
-        .iter()
-        .map(|message| message["payload"].as_string())
-        .collect();
-    let expected = ["in an hour", "in 90 minutes", "order 42"];
-    assert_eq!(payloads, expected.map(|payload| Some(payload.to_owned())));
-    assert_eq!(peeked[0]["id"].as_str().as_deref(), Some(first.as_str()));
-    assert_eq!(peeked[0]["name"], Value::Null);
-    assert_eq!(
-        peeked[0]["due"].as_i64(),
-        first.split('-').next().and_then(|due| due.parse().ok())
-    );
-    assert_eq!(peeked[2]["id"].as_str().as_deref(), Some(new.as_str()));
-    assert_eq!(peeked[2]["name"].as_str().as_deref(), Some("order:42"));
-    let got: HashMap<String, Value> = dq(&broker, "DQ.GET", [q, &at]).await?;
-    assert_eq!(got["payload"].as_bytes(), Some(BINARY));
-    let none: Vec<Value> = dq(&broker, "DQ.PEEK", ["interop:none"]).await?;
+    assert_eq!(peeked.len(), 2);
+    let bytes = |i: usize, field: &str| peeked[i][field].as_bytes();
+    assert_eq!(bytes(0, "id"), Some(moved.as_bytes()));
+    assert_eq!(bytes(0, "name"), Some(&b"order:42"[..]));
+    assert_eq!(bytes(0, "payload"), Some(&b"order 42"[..]));
+    assert_eq!(bytes(1, "id"), Some(at.as_bytes()));
+    assert_eq!(peeked[1]["name"], Value::Null);
+    assert_eq!(peeked[1]["due"], Value::Integer(tomorrow));
+    assert_eq!(bytes(1, "payload"), Some(BINARY));
+    let none: Vec<Value> = broker
+        .custom(command("DQ.PEEK"), vec![format!("{queue}:none")])
+        .await?;
     assert_eq!(none, []);
-
-    // By id or by name; what is gone already counts 0.
-    let gone = [q, "order:42"]
-        .into_iter()
-        .chain(ids.iter().map(String::as_str));
-    assert_eq!(dq::<i64>(&broker, "DQ.CANCEL", gone.clone()).await?, 4);
-    assert_eq!(
-        dq::<i64>(&broker, "DQ.CANCEL", gone.chain([first.as_str()])).await?,
-        1
-    );
-    assert_eq!(dq::<i64>(&broker, "DQ.SIZE", [q]).await?, 2);
+    passed("peek");
 
     // The first word of an error is its code.
     for (code, name, args) in [
-        ("BADDELAY", "DQ.OFFER", vec![q, "soon", "x"]),
-        ("BADQUEUE", "DQ.OFFER", vec!["", "1h", "x"]),
-        ("ERR wrong number of arguments", "DQ.OFFER", vec![q]),
-        ("ERR unknown command", "DQ.NONE", vec![q]),
+        ("BADDELAY ", "DQ.OFFER", vec![queue, "soon", "x"]),
+        ("BADQUEUE ", "DQ.OFFER", vec!["", "1h", "x"]),
+        ("ERR wrong number of arguments", "DQ.OFFER", vec![queue]),
+        ("ERR unknown command", "DQ.NONE", vec![queue]),
     ] {
-        let error = dq::<Value>(&broker, name, args).await.unwrap_err();
+        let error = broker
+            .custom::<Value, _>(command(name), args)
+            .await
+            .unwrap_err();
         assert!(error.details().starts_with(code), "{error}");
     }
+    passed("errors");
 
     // A thousand in one write; the replies come in order.
-    let many = format!("{q}:many");
     let pipeline = broker.pipeline();
     for i in 0..1000 {
-        let (due, payload) = ((tomorrow + i).to_string(), format!("message {i}"));
-        let _: Value = dq(&pipeline, "DQ.OFFER", [&many, "AT", &due, &payload]).await?;
+        let many = [
+            format!("{queue}:many"),
+            "AT".into(),
+            (tomorrow + i).to_string(),
+        ];
+        let many: Vec<String> = many.into_iter().chain([format!("message {i}")]).collect();
+        let _: Value = pipeline.custom(command("DQ.OFFER"), many).await?;
     }
     let ids: Vec<String> = pipeline.all().await?;
     assert_eq!(ids.len(), 1000);
     for (due, id) in (tomorrow..).zip(ids) {
         assert!(id.starts_with(&format!("{due}-")), "{id} is not due {due}");
     }
-    assert_eq!(dq::<i64>(&broker, "DQ.SIZE", [many]).await?, 1000);
+    passed("pipeline");
 
-    // Due messages are in the list of the queue's name, byte for byte.
-    let due: [Value; 3] = [q.into(), "20ms".into(), BINARY.into()];
-    let _: String = dq(&broker, "DQ.OFFER", due).await?;
-    let (list, payload): (String, Value) = backing.blpop(q, 10.0).await?;
-    assert_eq!((list.as_str(), payload.as_bytes()), (q, Some(BINARY)));
+    let _: String = dq(&broker, "DQ.OFFER", &[queue, "20ms"], BINARY).await?;
+    let (name, payload): (String, Value) = backing.blpop(queue, 10.0).await?;
+    assert_eq!((name.as_str(), payload.as_bytes()), (queue, Some(BINARY)));
+    passed("binary");
+
+    let id: String = dq(&broker, "DQ.OFFER", &[queue, "1h"], &large).await?;
+    let got: HashMap<String, Value> = broker.custom(command("DQ.GET"), vec![queue, &id]).await?;
+    assert!(got["payload"].as_bytes() == Some(&large));
+    let fired: i64 = broker.custom(command("DQ.FIRE"), vec![queue, &id]).await?;
+    assert_eq!(fired, 1);
+    let (_, payload): (String, Value) = backing.blpop(queue, 10.0).await?;
+    assert!(payload.as_bytes() == Some(&large));
+    passed("large");
+
+    let pool = Builder::from_config(config()?).build_pool(50)?;
+    pool.init().await?;
+    let pooled = format!("{queue}:pool");
+    let offers: Vec<_> = (0..1000)
+        .map(|_| {
+            let (client, args) = (
+                pool.next().clone(),
+                vec![pooled.clone(), "1h".into(), "x".into()],
+            );
+            tokio::spawn(async move {
+                client
+                    .custom::<String, String>(command("DQ.OFFER"), args)
+                    .await
+            })
+        })
+        .collect();
+    for offer in offers {
+        offer.await.unwrap()?;
+    }
+    assert_eq!(size(&broker, &pooled).await?, 1000);
+    pool.quit().await?;
+    passed("pool");
+
+    // What is sent while there is no connection waits for the next one.
+    assert!(Command::new(env("RESTART")).status().unwrap().success());
+    assert_eq!(size(&broker, queue).await?, 2);
+    passed("restart");
 
     broker.quit().await?;
-    backing.quit().await
-}
-
-/// Protocol 2 is what fred opens with when told nothing.
-async fn connect(port: &str, resp3: bool) -> FredResult<Client> {
-    let mut config = Config::from_url(&format!("redis://127.0.0.1:{port}"))?;
-    if resp3 {
-        config.version = RespVersion::RESP3;
-    }
-    let client = Builder::from_config(config).build()?;
-    client.init().await?;
-    Ok(client)
+    backing.quit().await?;
+    passed("quit");
+    Ok(())
 }
 
 async fn dq<R: FromValue>(
-    client: &impl ClientLike,
+    broker: &Client,
     name: &'static str,
-    args: impl IntoIterator<Item = impl Into<Value>>,
+    args: &[&str],
+    last: &[u8],
 ) -> FredResult<R> {
-    // The queue comes first in every command, and is its key.
-    let command = CustomCommand::new_static(name, ClusterHash::FirstKey, false);
-    client
-        .custom(
-            command,
-            args.into_iter().map(Into::into).collect::<Vec<Value>>(),
-        )
-        .await
+    let mut args: Vec<Value> = args.iter().map(|arg| Value::from(*arg)).collect();
+    args.push(Value::from(last));
+    broker.custom(command(name), args).await
+}
+
+async fn size(broker: &Client, queue: &str) -> FredResult<i64> {
+    broker.custom(command("DQ.SIZE"), vec![queue]).await
 }

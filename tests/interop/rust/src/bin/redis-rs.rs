@@ -1,143 +1,220 @@
-//! The broker from redis-rs, with no option but the protocol:
-//! redis-rs BROKER_PORT REDIS_PORT 2|3
-//!
-//! Two connections: `broker` takes messages in, `backing` is where they come out, as a plain list.
-//! Knows no other client; fails with the line that was not so. Its queue is its own.
+//! The broker from redis-rs. Environment and steps: tests/interop/README.md.
 
 use std::collections::HashMap;
-use std::time::{Duration, SystemTime};
+use std::env::var;
+use std::process::Command;
+use std::time::{Duration, Instant, SystemTime};
+use std::{fs, thread};
 
-use redis::{Client, Cmd, Commands, Connection, ErrorKind, RedisResult, Value, cmd};
+use redis::{Client, Cmd, Commands, Connection, ErrorKind, IntoConnectionInfo, ProtocolVersion};
+use redis::{RedisConnectionInfo, RedisResult, ServerErrorKind, TlsCertificates, Value, cmd};
 
 const BINARY: &[u8] = b"\0nul\r\ncrlf\xff\0";
 
-fn main() -> RedisResult<()> {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    let [broker_port, redis_port, protocol] = args.as_slice() else {
-        panic!("usage: redis-rs BROKER_PORT REDIS_PORT 2|3");
-    };
-    let resp3 = protocol == "3";
-    // Protocol 2 is what redis-rs opens with when told nothing.
-    let option = if resp3 { "?protocol=resp3" } else { "" };
-    let connect = |port| Client::open(format!("redis://127.0.0.1:{port}/{option}"));
-    let mut broker = connect(broker_port)?.get_connection()?;
-    let mut backing = connect(redis_port)?.get_connection()?;
-    let q = format!("interop:redis-rs:{protocol}");
+fn env(name: &str) -> String {
+    var(name).unwrap_or_else(|_| panic!("{name} is not set"))
+}
 
-    // Every form of an offer answers the id of the message: <due>-<hex>.
+fn passed(step: &str) {
+    println!("{step}");
+}
+
+fn client() -> RedisResult<Client> {
+    let (password, port, ca) = (env("PASSWORD"), env("BROKER_PORT"), env("CA"));
+    let mut settings = RedisConnectionInfo::default();
+    // Protocol 2 is what redis-rs opens with when told nothing.
+    if env("PROTOCOL") == "3" {
+        settings = settings.set_protocol(ProtocolVersion::RESP3);
+    }
+    if !password.is_empty() {
+        settings = settings.set_password(password);
+    }
+    let tls = if ca.is_empty() { "" } else { "s" };
+    let address = format!("redis{tls}://localhost:{port}").into_connection_info()?;
+    let info = address.set_redis_settings(settings);
+    if ca.is_empty() {
+        return Client::open(info);
+    }
+    let certificates = TlsCertificates {
+        client_tls: None,
+        root_cert: Some(fs::read(ca)?),
+    };
+    Client::build_with_tls(info, certificates)
+}
+
+fn main() -> RedisResult<()> {
+    // rustls leaves the choice of its cryptography to the program.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let q = env("QUEUE");
+    let queue = q.as_str();
+    let large: Vec<u8> = (0..4 << 20).map(|i| i as u8).collect();
+
+    // `broker` takes messages in; `backing` is the Redis where they come out, as a plain list.
+    let client = client()?;
+    let mut broker = client.get_connection()?;
+    let mut backing =
+        Client::open(format!("redis://localhost:{}", env("REDIS_PORT")))?.get_connection()?;
+    assert_eq!(broker.ping(), Ok("PONG".to_owned()));
+    passed("connect");
+
+    let offer = |delay: &str| cmd("DQ.OFFER").arg(queue).arg(delay).to_owned();
+    let id: String = cmd("DQ.OFFER")
+        .arg(queue)
+        .arg("30m")
+        .arg("hello")
+        .query(&mut broker)?;
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let tomorrow = (now.unwrap() + Duration::from_secs(86_400)).as_millis();
-    let offer = || dq("DQ.OFFER", &q);
-    let first: String = offer().arg("1h").arg("in an hour").query(&mut broker)?;
-    let _: String = offer()
-        .arg(5_400_000)
-        .arg("in 90 minutes")
-        .query(&mut broker)?;
-    let at: String = offer()
-        .arg("AT")
-        .arg(tomorrow as u64)
-        .arg(BINARY)
-        .query(&mut broker)?;
+    let tomorrow = (now.unwrap() + Duration::from_secs(86_400)).as_millis() as u64;
+    let at: String = offer("AT").arg(tomorrow).arg(BINARY).query(&mut broker)?;
     assert!(at.starts_with(&format!("{tomorrow}-")), "{at}");
-    let mut named = offer();
-    named.arg("3h").arg("order 42").arg("NAME").arg("order:42");
-    let old: String = named.query(&mut broker)?;
-    let absent: Option<String> = named.clone().arg("NX").query(&mut broker)?;
-    assert_eq!(absent, None);
-    let new: String = named.arg("XX").query(&mut broker)?;
-    assert_ne!(new, old);
-    let mut moffer = dq("DQ.MOFFER", &q);
+    let mut order = offer("1h");
+    order.arg("order 42").arg("NAME").arg("order:42");
+    let named: String = order.query(&mut broker)?;
+    assert_eq!(order.arg("NX").query(&mut broker), Ok(None::<String>));
+    passed("offer");
+
+    let mut moffer = cmd("DQ.MOFFER");
     moffer
-        .arg("4h")
-        .arg("one")
-        .arg("5h")
-        .arg("")
-        .arg("6h")
+        .arg(queue)
+        .arg(&["2h", "one", "3h", "", "4h"])
         .arg(BINARY);
     let ids: Vec<String> = moffer.query(&mut broker)?;
     assert_eq!(ids.len(), 3);
-    assert_eq!(dq("DQ.SIZE", &q).query(&mut broker), Ok(7));
+    assert_eq!(size(queue, &mut broker), Ok(6));
+    passed("moffer");
 
-    // What comes next, by due time: maps in RESP3, names and values in turn in RESP2.
-    let peeked: Vec<Value> = dq("DQ.PEEK", &q).arg("COUNT").arg(3).query(&mut broker)?;
+    let cancelled: i64 = cmd("DQ.CANCEL").arg(queue).arg(&id).query(&mut broker)?;
+    assert_eq!(cancelled, 1);
+    let mut cancel = cmd("DQ.CANCEL");
+    assert_eq!(
+        cancel.arg(queue).arg(&id).arg(&ids).query(&mut broker),
+        Ok(3)
+    );
+    passed("cancel");
+
+    let mut reschedule = cmd("DQ.RESCHEDULE");
+    reschedule.arg(queue);
+    let moved: String = reschedule
+        .clone()
+        .arg("order:42")
+        .arg("45m")
+        .query(&mut broker)?;
+    assert_ne!(moved, named);
+    let gone = reschedule.arg(&named).arg("45m").query(&mut broker);
+    assert_eq!(gone, Ok(None::<String>));
+    passed("reschedule");
+
+    // A message is a map in RESP3, names and values in turn in RESP2; a HashMap reads both.
+    let peeked = cmd("DQ.PEEK").arg(queue).arg("COUNT").arg(5).to_owned();
+    let raw: Vec<Value> = peeked.query(&mut broker)?;
+    let resp3 = env("PROTOCOL") == "3";
     assert!(
-        peeked
-            .iter()
+        raw.iter()
             .all(|message| matches!(message, Value::Map(_)) == resp3)
     );
-    let peeked = peeked
-        .into_iter()
-        .map(redis::from_redis_value)
-        .collect::<Result<Vec<_>, _>>()?;
-    let payload = |message: &HashMap<String, Value>| text(&message["payload"]);
-    let payloads: Vec<_> = peeked.iter().map(payload).collect();
-    assert_eq!(payloads, ["in an hour", "in 90 minutes", "order 42"]);
-    assert_eq!(text(&peeked[0]["id"]), first);
-    assert_eq!(peeked[0]["name"], Value::Nil);
-    let due = first.split('-').next().unwrap().parse().unwrap();
-    assert_eq!(peeked[0]["due"], Value::Int(due));
-    assert_eq!(text(&peeked[2]["id"]), new);
-    assert_eq!(text(&peeked[2]["name"]), "order:42");
-    let got: HashMap<String, Value> = dq("DQ.GET", &q).arg(&at).query(&mut broker)?;
-    assert_eq!(got["payload"], Value::BulkString(BINARY.to_vec()));
+    let peeked: Vec<HashMap<String, Value>> = peeked.query(&mut broker)?;
+    let bytes = |i: usize, field: &str| {
+        redis::from_redis_value_ref::<Option<Vec<u8>>>(&peeked[i][field]).unwrap()
+    };
+    assert_eq!(peeked.len(), 2);
+    assert_eq!(bytes(0, "id").as_deref(), Some(moved.as_bytes()));
+    assert_eq!(bytes(0, "name").as_deref(), Some(&b"order:42"[..]));
+    assert_eq!(bytes(0, "payload").as_deref(), Some(&b"order 42"[..]));
+    assert_eq!(bytes(1, "id").as_deref(), Some(at.as_bytes()));
+    assert_eq!(bytes(1, "name"), None);
+    assert_eq!(bytes(1, "payload").as_deref(), Some(BINARY));
+    assert_eq!(peeked[1]["due"], Value::Int(tomorrow as i64));
+    let none = format!("{queue}:none");
     assert_eq!(
-        dq("DQ.PEEK", "interop:none").query(&mut broker),
+        cmd("DQ.PEEK").arg(none).query(&mut broker),
         Ok(Value::Array(vec![]))
     );
+    passed("peek");
 
-    // By id or by name; what is gone already counts 0.
-    let mut cancel = dq("DQ.CANCEL", &q);
-    cancel.arg("order:42").arg(&ids);
-    assert_eq!(cancel.query(&mut broker), Ok(4));
-    assert_eq!(cancel.arg(&first).query(&mut broker), Ok(1));
-    assert_eq!(dq("DQ.SIZE", &q).query(&mut broker), Ok(2));
-
-    // The first word of an error is its code.
-    fails_with("BADDELAY", offer().arg("soon").arg("x"), &mut broker);
-    fails_with(
-        "BADQUEUE",
-        dq("DQ.OFFER", "").arg("1h").arg("x"),
-        &mut broker,
-    );
-    for refused in [&offer(), &dq("DQ.NONE", &q)] {
-        let error = refused.exec(&mut broker).unwrap_err();
-        assert_eq!(
-            error.kind(),
-            ErrorKind::Server(redis::ServerErrorKind::ResponseError)
-        );
+    // The first word of an error is its code; redis-rs has a kind in place of "ERR".
+    let refused = |command: &Cmd, broker: &mut Connection| command.exec(broker).unwrap_err();
+    let error = refused(offer("soon").arg("x"), &mut broker);
+    assert_eq!(error.code(), Some("BADDELAY"));
+    let error = refused(cmd("DQ.OFFER").arg("").arg("1h").arg("x"), &mut broker);
+    assert_eq!(error.code(), Some("BADQUEUE"));
+    for command in [cmd("DQ.OFFER").arg(queue), cmd("DQ.NONE").arg(queue)] {
+        let plain = ErrorKind::Server(ServerErrorKind::ResponseError);
+        assert_eq!(refused(command, &mut broker).kind(), plain);
     }
+    passed("errors");
 
     // A thousand in one write; the replies come in order.
-    let many = format!("{q}:many");
     let mut pipeline = redis::pipe();
     for i in 0..1000 {
-        let offer = pipeline.cmd("DQ.OFFER").arg(&many).arg("AT");
-        offer.arg(tomorrow as u64 + i).arg(format!("message {i}"));
+        let offer = pipeline
+            .cmd("DQ.OFFER")
+            .arg(format!("{queue}:many"))
+            .arg("AT");
+        offer.arg(tomorrow + i).arg(format!("message {i}"));
     }
     let ids: Vec<String> = pipeline.query(&mut broker)?;
     assert_eq!(ids.len(), 1000);
     for (due, id) in (tomorrow..).zip(ids) {
         assert!(id.starts_with(&format!("{due}-")), "{id} is not due {due}");
     }
-    assert_eq!(dq("DQ.SIZE", &many).query(&mut broker), Ok(1000));
+    passed("pipeline");
 
-    // Due messages are in the list of the queue's name, byte for byte.
-    let _: String = offer().arg("20ms").arg(BINARY).query(&mut broker)?;
-    let taken: (String, Vec<u8>) = backing.blpop(&q, 10.0)?;
-    assert_eq!(taken, (q, BINARY.to_vec()));
+    let _: String = offer("20ms").arg(BINARY).query(&mut broker)?;
+    let (name, payload): (String, Vec<u8>) = backing.blpop(queue, 10.0)?;
+    assert_eq!((name.as_str(), payload.as_slice()), (queue, BINARY));
+    passed("binary");
+
+    let id: String = offer("1h").arg(&large).query(&mut broker)?;
+    let got: HashMap<String, Value> = cmd("DQ.GET").arg(queue).arg(&id).query(&mut broker)?;
+    assert!(got["payload"] == Value::BulkString(large.clone()));
+    assert_eq!(cmd("DQ.FIRE").arg(queue).arg(&id).query(&mut broker), Ok(1));
+    let (_, payload): (String, Vec<u8>) = backing.blpop(queue, 10.0)?;
+    assert!(payload == large);
+    passed("large");
+
+    let pool = r2d2::Pool::builder()
+        .max_size(50)
+        .build(client.clone())
+        .unwrap();
+    let pooled = format!("{queue}:pool");
+    thread::scope(|threads| {
+        for _ in 0..50 {
+            threads.spawn(|| {
+                for _ in 0..20 {
+                    let mut one = pool.get().unwrap();
+                    let stored = cmd("DQ.OFFER")
+                        .arg(&pooled)
+                        .arg("1h")
+                        .arg("x")
+                        .exec(&mut one);
+                    stored.unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(size(&pooled, &mut broker), Ok(1000));
+    drop(pool);
+    passed("pool");
+
+    // A broken connection says so, and a new one is up to us.
+    assert!(Command::new(env("RESTART")).status()?.success());
+    let end = Instant::now() + Duration::from_secs(10);
+    let pending = loop {
+        match size(queue, &mut broker) {
+            Err(error) if error.is_unrecoverable_error() && Instant::now() < end => {
+                broker = client.get_connection()?;
+            }
+            answer => break answer,
+        }
+    };
+    assert_eq!(pending, Ok(2));
+    passed("restart");
 
     assert_eq!(cmd("QUIT").query(&mut broker), Ok(Value::Okay));
+    passed("quit");
     Ok(())
 }
 
-fn dq(name: &str, queue: &str) -> Cmd {
-    cmd(name).arg(queue).to_owned()
-}
-
-fn text(value: &Value) -> String {
-    redis::from_redis_value_ref(value).unwrap()
-}
-
-fn fails_with(code: &str, refused: &Cmd, broker: &mut Connection) {
-    assert_eq!(refused.exec(broker).unwrap_err().code(), Some(code));
+fn size(queue: &str, broker: &mut Connection) -> RedisResult<i64> {
+    cmd("DQ.SIZE").arg(queue).query(broker)
 }

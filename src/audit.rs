@@ -1,0 +1,455 @@
+//! What is wrong with a backing Redis: facts in, findings out.
+//!
+//! Knows no connection: `store::facts` reads the facts, `broker::audited` says what follows from
+//! the findings. Keeps: a finding says what is, why it matters and what to do, in one line; it
+//! refuses only where messages would surely be lost or damaged; what cannot be found out is said.
+
+use std::collections::HashMap;
+
+pub mod rights;
+
+use rights::Rights;
+
+/// The least version with every command that the scripts use: effects replication, ACLs as we need
+/// them, the forms of ZRANGE.
+pub const VERSION_MIN: (u32, u32) = (6, 2);
+/// From this median round trip on, "a millisecond or two" is not kept.
+const ROUND_TRIP_MAX_US: u64 = 5_000;
+/// Share of the limit of memory in use from which it counts as near.
+const MEMORY_NEAR_PERCENT: u64 = 90;
+
+/// Every word that a finding can have: labels of the metric, and a table of the README.
+pub const WORDS: [&str; 10] = [
+    "version",
+    "mode",
+    "role",
+    "eviction",
+    "persistence",
+    "fsync",
+    "memory",
+    "latency",
+    "acl",
+    "unknown",
+];
+
+/// Fields by name, or Redis's words where it refused to tell.
+pub type Fields = Result<HashMap<String, String>, String>;
+
+/// What was found out about a Redis.
+#[derive(Debug)]
+pub struct Facts {
+    /// Of INFO.
+    pub info: Fields,
+    /// Of CONFIG GET: `appendfsync` and `save`.
+    pub config: Fields,
+    /// Round trips of some PINGs, microseconds.
+    pub round_trips_us: Vec<u64>,
+    pub rights: Rights,
+    /// The ACL user of the connection, if the URL names one.
+    pub user: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Severity {
+    /// Messages would surely be lost or damaged.
+    Refuse,
+    Warn,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// One of [`WORDS`].
+    pub word: &'static str,
+    pub severity: Severity,
+    /// One line.
+    pub text: String,
+}
+
+/// The fields of an INFO reply.
+pub fn fields(info: &str) -> HashMap<String, String> {
+    let pairs = info.lines().filter_map(|line| line.split_once(':'));
+    pairs
+        .map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
+        .collect()
+}
+
+/// Text from outside as one line: what is not printable is escaped.
+pub fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '\'' | '"' => line.push(letter),
+            _ => line.extend(letter.escape_debug()),
+        }
+    }
+    line
+}
+
+/// All that is wrong, in the order of [`WORDS`].
+pub fn findings(facts: &Facts) -> Vec<Finding> {
+    let none = HashMap::new();
+    let info = Info(facts.info.as_ref().unwrap_or(&none));
+    let config = facts.config.as_ref().ok();
+    [
+        version(&info),
+        mode(&info),
+        role(&info),
+        eviction(&info),
+        persistence(&info, config),
+        fsync(&info, config),
+        memory(&info),
+        latency(&facts.round_trips_us),
+        rights::finding(&facts.rights, facts.user.as_deref()),
+        unknown(facts, &info),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+struct Info<'a>(&'a HashMap<String, String>);
+
+impl Info<'_> {
+    fn text(&self, field: &str) -> &str {
+        self.0.get(field).map_or("", String::as_str)
+    }
+
+    fn number(&self, field: &str) -> u64 {
+        self.text(field).parse().unwrap_or(0)
+    }
+}
+
+fn refuse(word: &'static str, text: impl Into<String>) -> Option<Finding> {
+    let (severity, text) = (Severity::Refuse, text.into());
+    Some(Finding {
+        word,
+        severity,
+        text,
+    })
+}
+
+fn warn(word: &'static str, text: impl Into<String>) -> Option<Finding> {
+    let (severity, text) = (Severity::Warn, text.into());
+    Some(Finding {
+        word,
+        severity,
+        text,
+    })
+}
+
+/// Of `7.0.15`. Valkey says there which Redis it is like.
+pub fn version_of(text: &str) -> Option<(u32, u32)> {
+    let mut numbers = text.split('.').map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+fn version(info: &Info) -> Option<Finding> {
+    let text = info.text("redis_version");
+    if version_of(text)? >= VERSION_MIN {
+        return None;
+    }
+    let text = format!(
+        "this Redis is {}: scripts would stop in their middle at commands that it lacks; \
+         use Redis 6.2 or newer, or Valkey",
+        one_line(text)
+    );
+    refuse("version", text)
+}
+
+fn mode(info: &Info) -> Option<Finding> {
+    let modes = [info.text("redis_mode"), info.text("server_mode")];
+    if modes.contains(&"cluster") || info.text("cluster_enabled") == "1" {
+        return refuse(
+            "mode",
+            "this Redis is a node of a cluster, and the broker knows none: it would reach a part \
+             of the queues only; give it a Redis without cluster mode",
+        );
+    }
+    if modes.contains(&"sentinel") {
+        return refuse(
+            "mode",
+            "this is a Sentinel, which stores no messages; give the broker the address of the \
+             Redis that it watches (a name or proxy that follows a failover)",
+        );
+    }
+    None
+}
+
+fn role(info: &Info) -> Option<Finding> {
+    if info.text("role") != "slave" {
+        return None;
+    }
+    if info.text("slave_read_only") == "0" {
+        return refuse(
+            "role",
+            "this Redis is a writable replica: its master overwrites what is stored here; \
+             use the master's address, or REPLICAOF NO ONE",
+        );
+    }
+    warn(
+        "role",
+        "this Redis is a read-only replica: commands answer UNAVAILABLE and nothing is delivered \
+         until it is promoted; if no failover is under way, use the master's address",
+    )
+}
+
+fn eviction(info: &Info) -> Option<Finding> {
+    let policy = info.text("maxmemory_policy");
+    let shown = one_line(policy);
+    if policy.starts_with("volatile-") {
+        let text = format!(
+            "maxmemory-policy is {shown}: at maxmemory Redis drops keys with an expiry, among them \
+             those by which the broker settles calls whose link broke, so that offers may be \
+             stored twice; set maxmemory-policy noeviction"
+        );
+        return warn("eviction", text);
+    }
+    if !policy.starts_with("allkeys-") {
+        return None;
+    }
+    if info.number("maxmemory") > 0 {
+        let text = format!(
+            "maxmemory-policy is {shown}: at maxmemory Redis drops whole queues with all that is \
+             pending; set maxmemory-policy noeviction, or use a Redis of its own"
+        );
+        return refuse("eviction", text);
+    }
+    let text = format!(
+        "maxmemory-policy is {shown}: harmless as long as there is no maxmemory, but once one is \
+         set Redis drops whole queues; set maxmemory-policy noeviction"
+    );
+    warn("eviction", text)
+}
+
+fn persistence(info: &Info, config: Option<&HashMap<String, String>>) -> Option<Finding> {
+    match info.text("aof_enabled") {
+        "1" if info.text("aof_last_write_status") == "err" => {
+            return warn(
+                "persistence",
+                "Redis cannot write its append-only file (aof_last_write_status:err): it refuses \
+                 writes, or loses them at its next stop; look for a full disk in its log",
+            );
+        }
+        "0" => {}
+        _ => return None,
+    }
+    match config?.get("save")?.as_str() {
+        "" => warn(
+            "persistence",
+            "Redis keeps nothing on disk: its stop or crash loses every message; set appendonly \
+             yes (and appendfsync always, to lose nothing)",
+        ),
+        save => {
+            let text = format!(
+                "Redis takes snapshots only (save {}): a crash loses what was acknowledged since \
+                 the last one; set appendonly yes (and appendfsync always, to lose nothing)",
+                one_line(save)
+            );
+            warn("persistence", text)
+        }
+    }
+}
+
+fn fsync(info: &Info, config: Option<&HashMap<String, String>>) -> Option<Finding> {
+    if info.text("aof_enabled") != "1" {
+        return None;
+    }
+    match config?.get("appendfsync")?.as_str() {
+        "always" => None,
+        "everysec" => warn(
+            "fsync",
+            "appendfsync is everysec: a crash of the machine can lose what was acknowledged in \
+             about the last second, more if the disk is slow; set appendfsync always to lose \
+             nothing (offers share a flush, so it costs little), or take this as it is",
+        ),
+        other => {
+            let text = format!(
+                "appendfsync is {}: a crash of the machine can lose what was acknowledged in the \
+                 last half minute or so; set appendfsync always, or everysec",
+                one_line(other)
+            );
+            warn("fsync", text)
+        }
+    }
+}
+
+fn memory(info: &Info) -> Option<Finding> {
+    let (used, maxmemory) = (info.number("used_memory"), info.number("maxmemory"));
+    let limit = if maxmemory > 0 {
+        maxmemory
+    } else {
+        info.number("total_system_memory")
+    };
+    if limit == 0 || used < limit / 100 * MEMORY_NEAR_PERCENT {
+        return None;
+    }
+    let (used, limit) = (used >> 20, limit >> 20);
+    if maxmemory > 0 {
+        let text = format!(
+            "Redis uses {used} MiB of its maxmemory of {limit} MiB: at it offers answer \
+             UNAVAILABLE, while delivery goes on; raise maxmemory, or let consumers catch up"
+        );
+        return warn("memory", text);
+    }
+    let text = format!(
+        "Redis uses {used} MiB of the machine's {limit} MiB and has no maxmemory: the system may \
+         kill it; give it more, or set maxmemory so that offers answer UNAVAILABLE before that"
+    );
+    warn("memory", text)
+}
+
+fn latency(round_trips_us: &[u64]) -> Option<Finding> {
+    let mut sorted = round_trips_us.to_vec();
+    sorted.sort_unstable();
+    let median = *sorted.get(sorted.len() / 2)?;
+    if median < ROUND_TRIP_MAX_US {
+        return None;
+    }
+    let text = format!(
+        "a PING takes {:.1} ms there and back: every reply waits for at least that, and every \
+         delivery comes later by half of it; move the broker nearer to Redis, or see what keeps \
+         Redis busy",
+        median as f64 / 1e3
+    );
+    warn("latency", text)
+}
+
+fn unknown(facts: &Facts, info: &Info) -> Option<Finding> {
+    let mut missing = Vec::new();
+    if let Err(words) = &facts.info {
+        missing.push(format!(
+            "version, mode, role, eviction, persistence and memory (INFO: {})",
+            one_line(words)
+        ));
+    }
+    if let Err(words) = &facts.config {
+        let what = if info.text("aof_enabled") == "1" {
+            "appendfsync"
+        } else {
+            "whether snapshots are taken"
+        };
+        missing.push(format!("{what} (CONFIG GET: {})", one_line(words)));
+    }
+    if let Rights::Unknown(why) = &facts.rights {
+        missing.push(format!("the rights of the user ({})", one_line(why)));
+    }
+    if missing.is_empty() {
+        return None;
+    }
+    let text = format!(
+        "not found out: {}; look yourself that it is as it should be, or allow what was refused",
+        missing.join("; ")
+    );
+    warn("unknown", text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "redis_version:7.0.15\r\nredis_mode:standalone\r\nrole:master\r\n\
+                        maxmemory:0\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\n\
+                        used_memory:1000\r\ntotal_system_memory:100000\r\n";
+
+    fn facts(change: &str, config: &[(&str, &str)]) -> Facts {
+        let pairs = config
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Facts {
+            info: Ok(fields(&format!("{GOOD}{change}"))),
+            config: Ok(pairs.collect()),
+            round_trips_us: vec![90, 100, 9_000],
+            rights: Rights::Missing(Vec::new()),
+            user: None,
+        }
+    }
+
+    /// Each row: lines of INFO that differ from a good one, appendfsync, save, and what is found:
+    /// the word, `!` where it refuses, and a part of the text ("" = nothing).
+    #[test]
+    fn one_by_one() {
+        #[rustfmt::skip]
+        let rows = [
+            ("", "always", "", "", ""),
+            ("redis_version:6.2.0", "always", "", "", ""),
+            ("redis_version:255.255.255", "always", "", "", ""),
+            ("redis_version:6.0.16", "always", "", "version!", "6.2 or newer"),
+            ("redis_version:5.0.3", "always", "", "version!", "is 5.0.3"),
+            ("redis_mode:cluster", "always", "", "mode!", "without cluster"),
+            ("redis_mode:sentinel", "always", "", "mode!", "the address of the Redis"),
+            ("role:slave\nslave_read_only:1", "always", "", "role", "until it is promoted"),
+            ("role:slave\nslave_read_only:0", "always", "", "role!", "overwrites"),
+            ("maxmemory_policy:allkeys-lru\nmaxmemory:5000", "always", "", "eviction!", "noevic"),
+            ("maxmemory_policy:allkeys-lru", "always", "", "eviction", "no maxmemory"),
+            ("maxmemory_policy:volatile-ttl", "always", "", "eviction", "settles"),
+            ("maxmemory_policy:volatile-ttl\nmaxmemory:5000", "always", "", "eviction", "twice"),
+            ("aof_enabled:0", "everysec", "", "persistence", "keeps nothing"),
+            ("aof_enabled:0", "everysec", "3600 1 300 100", "persistence", "save 3600 1 300 100"),
+            ("aof_last_write_status:err", "always", "", "persistence", "full disk"),
+            ("", "everysec", "", "fsync", "about the last second"),
+            ("", "no", "", "fsync", "half minute"),
+            ("maxmemory:1100", "always", "", "memory", "maxmemory"),
+            ("maxmemory:1200", "always", "", "", ""),
+            ("used_memory:95000", "always", "", "memory", "no maxmemory"),
+        ];
+        for (change, appendfsync, save, word, part) in rows {
+            let facts = facts(change, &[("appendfsync", appendfsync), ("save", save)]);
+            let found = findings(&facts);
+            let seen: Vec<String> = found
+                .iter()
+                .map(|finding| {
+                    let refuses = finding.severity == Severity::Refuse;
+                    format!("{}{}", finding.word, if refuses { "!" } else { "" })
+                })
+                .collect();
+            let expected: Vec<&str> = Some(word)
+                .filter(|word| !word.is_empty())
+                .into_iter()
+                .collect();
+            assert_eq!(seen, expected, "{change}, {appendfsync}, {save}");
+            for finding in found {
+                assert!(finding.text.contains(part), "{}", finding.text);
+                assert!(!finding.text.contains('\n') && WORDS.contains(&finding.word));
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_refused_is_said_and_the_rest_found() {
+        let mut hosted = facts("aof_enabled:0\nmaxmemory_policy:allkeys-lru", &[]);
+        hosted.config = Err("ERR unknown command 'CONFIG'".to_owned());
+        hosted.round_trips_us = vec![7_000, 8_000, 6_000];
+        let found = findings(&hosted);
+        let words: Vec<_> = found.iter().map(|finding| finding.word).collect();
+        assert_eq!(words, ["eviction", "latency", "unknown"]);
+        assert!(found[1].text.contains("7.0 ms"), "{}", found[1].text);
+        let text = &found[2].text;
+        assert!(
+            text.contains("snapshots are taken (CONFIG GET: ERR unknown"),
+            "{text}"
+        );
+        hosted.info = Err("NOPERM\n".to_owned());
+        hosted.rights = Rights::Unknown("Redis 6.2".to_owned());
+        let found = findings(&hosted);
+        let words: Vec<_> = found.iter().map(|finding| finding.word).collect();
+        assert_eq!(words, ["latency", "unknown"]);
+        let text = &found[1].text;
+        assert!(
+            text.contains("(INFO: NOPERM\\n)") && text.contains("(Redis 6.2)"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn findings_stand_in_the_order_of_the_words() {
+        let mut bad = facts(
+            "redis_version:5.0\nredis_mode:cluster\nrole:slave\nmaxmemory_policy:allkeys-lru\n\
+             aof_last_write_status:err\nused_memory:99000",
+            &[("appendfsync", "no")],
+        );
+        bad.round_trips_us = vec![50_000];
+        bad.rights = Rights::Missing(vec!["+zadd"]);
+        let words: Vec<_> = findings(&bad).iter().map(|finding| finding.word).collect();
+        assert_eq!(words, WORDS[..9]);
+    }
+}

@@ -1,0 +1,373 @@
+//! The rights that the broker's user needs in Redis: one table, the ACL line that grants them, and
+//! what follows where some are missing.
+//!
+//! Each right has a probe: a call that `lua/probe.lua` makes where Redis lets no write through. A
+//! user who may not make it is told so; one who may changes nothing.
+
+use super::{Finding, Severity, one_line};
+
+/// Keys and channels that the probes name.
+const OURS: &str = "delay_broker_queue:{delay_broker_audit}";
+const REDISSONS: &str = "redisson_delay_queue_timeout:{delay_broker_audit}";
+
+const PUBLISHED: &str = "&redisson_delay_queue_channel:*";
+const HEARTBEATS: &str = "&delay_broker_heartbeat:*";
+
+/// What is asked in a script, and what a user lacks who is refused: the command, or the key or
+/// channel. `K` stands for a key of ours.
+pub struct Probe {
+    pub call: &'static str,
+    pub command: &'static str,
+    pub place: &'static str,
+}
+
+macro_rules! probes {
+    ($($call:literal $command:literal $place:expr;)*) => {
+        &[$(Probe { call: $call, command: $command, place: $place }),*]
+    };
+}
+
+const KEYS: &str = "~delay_broker_*";
+
+/// Commands that scripts and links call, but for those that cannot be called from a script.
+pub const PROBES: &[Probe] = probes! {
+    "DEL K" "+del" KEYS;
+    "EXISTS K" "+exists" KEYS;
+    "GET K" "+get" KEYS;
+    "GETRANGE K 0 1" "+getrange" KEYS;
+    "HDEL K f" "+hdel" KEYS;
+    "HGET K f" "+hget" KEYS;
+    "HLEN K" "+hlen" KEYS;
+    "HMGET K f" "+hmget" KEYS;
+    "HRANDFIELD K" "+hrandfield" KEYS;
+    "HSET K f v" "+hset" KEYS;
+    "INFO server" "+info" "";
+    "LINDEX K 0" "+lindex" KEYS;
+    "LLEN K" "+llen" KEYS;
+    "LPOS K e" "+lpos" KEYS;
+    "LRANGE K 0 1" "+lrange" KEYS;
+    "LREM K 1 e" "+lrem" KEYS;
+    "LSET K 0 e" "+lset" KEYS;
+    "LTRIM K 0 1" "+ltrim" KEYS;
+    "PEXPIRE K 1" "+pexpire" KEYS;
+    "PING" "+ping" "";
+    "PTTL K" "+pttl" KEYS;
+    "PUBLISH redisson_delay_queue_channel:{delay_broker_audit} 0" "+publish" PUBLISHED;
+    "PUBLISH delay_broker_heartbeat:audit 0" "+publish" HEARTBEATS;
+    "RPOP K" "+rpop" KEYS;
+    "RPUSH K e" "+rpush" KEYS;
+    "SADD K m" "+sadd" KEYS;
+    "SCAN 0 COUNT 1" "+scan" "";
+    "SELECT 0" "+select" "";
+    "SET K v" "+set" KEYS;
+    "SREM K m" "+srem" KEYS;
+    "SSCAN K 0" "+sscan" KEYS;
+    "TIME" "+time" "";
+    "TYPE K" "+type" KEYS;
+    "UNLINK K" "+unlink" KEYS;
+    "ZADD K 0 m" "+zadd" KEYS;
+    "ZADD R 0 m" "+zadd" "~redisson_delay_queue*";
+    "ZCARD K" "+zcard" KEYS;
+    "ZCOUNT K 0 1" "+zcount" KEYS;
+    "ZRANGE K 0 1" "+zrange" KEYS;
+    "ZRANGEBYSCORE K 0 1" "+zrangebyscore" KEYS;
+    "ZREM K m" "+zrem" KEYS;
+    "ZREMRANGEBYRANK K 0 1" "+zremrangebyrank" KEYS;
+    "ZSCORE K m" "+zscore" KEYS;
+};
+
+/// What cannot be called from a script, and so stops none: running one shows the first two.
+pub const BESIDE: [&str; 6] = [
+    "+evalsha",
+    "+script|load",
+    "+script|exists",
+    "+subscribe",
+    "+psubscribe",
+    "+client|id",
+];
+
+/// A pattern can be subscribed to only by who has the right to the very same pattern.
+const SUBSCRIBED: &str = "&redisson_delay_queue_channel:* (with exactly this pattern)";
+
+/// Rights besides those without which something is late or refused, and nothing is damaged: no script
+/// calls them.
+const HARMLESS: [&str; 8] = [
+    "+info", "+ping", "+sadd", "+scan", "+select", "+sscan", HEARTBEATS, SUBSCRIBED,
+];
+
+/// What is known of the rights of a user.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Rights {
+    /// In the words of the ACL line; empty if none is missing.
+    Missing(Vec<&'static str>),
+    /// Why nothing is known.
+    Unknown(String),
+}
+
+impl Probe {
+    /// The call with its keys.
+    pub fn words(&self) -> String {
+        let word = |word| match word {
+            "K" => OURS,
+            "R" => REDISSONS,
+            word => word,
+        };
+        let words: Vec<&str> = self.call.split(' ').map(word).collect();
+        words.join(" ")
+    }
+
+    /// What a user lacks who got this error, if it is one of missing rights.
+    pub fn lacks(&self, error: &str) -> Option<&'static str> {
+        // Redis 7.0 and 6.2, newer ones; a command that was renamed or taken away.
+        let commands = [
+            "can't run this command",
+            "permissions to run",
+            "nknown Redis command",
+        ];
+        let places = [
+            "keys mentioned",
+            "channel mentioned",
+            "permissions to access",
+        ];
+        let says = |parts: &[&str]| parts.iter().any(|part| error.contains(part));
+        if says(&commands) {
+            Some(self.command)
+        } else if says(&places) {
+            Some(self.place)
+        } else {
+            None
+        }
+    }
+}
+
+/// What a user lacks who may not even run the script that asks.
+pub fn lacked_by_call(error: &str) -> Option<&'static str> {
+    let right = |(part, right)| error.contains(part).then_some(right);
+    if !error.starts_with("NOPERM") {
+        return None;
+    }
+    [("'script", "+script|load"), ("'evalsha'", "+evalsha")]
+        .into_iter()
+        .find_map(right)
+}
+
+/// What a user lacks who may not subscribe, from the command and Redis's words.
+pub fn lacked_by_subscription(error: &str) -> Option<&'static str> {
+    let (command, words) = error.split_once(' ')?;
+    let channel = words.contains("channel");
+    match command {
+        "PSUBSCRIBE" if channel => Some(SUBSCRIBED),
+        "PSUBSCRIBE" => Some("+psubscribe"),
+        "SUBSCRIBE" if channel => Some(HEARTBEATS),
+        "SUBSCRIBE" => Some("+subscribe"),
+        _ => None,
+    }
+}
+
+/// The command that gives a user all rights that the broker needs; the password is left alone.
+pub fn acl_line(user: &str) -> String {
+    let mut commands: Vec<&str> = PROBES.iter().map(|probe| probe.command).collect();
+    commands.extend(BESIDE);
+    commands.sort_unstable();
+    commands.dedup();
+    format!(
+        "ACL SETUSER {user} on ~* resetchannels {PUBLISHED} {HEARTBEATS} -@all {}",
+        commands.join(" ")
+    )
+}
+
+pub(super) fn finding(rights: &Rights, user: Option<&str>) -> Option<Finding> {
+    let Rights::Missing(missing) = rights else {
+        return None;
+    };
+    if missing.is_empty() {
+        return None;
+    }
+    let harmless = |right| BESIDE.contains(right) || HARMLESS.contains(right);
+    let damage = missing.iter().any(|right| !harmless(right));
+    let (severity, harm) = if damage {
+        (
+            Severity::Refuse,
+            "scripts would stop in their middle, with half of their work done",
+        )
+    } else {
+        (
+            Severity::Warn,
+            "commands are refused, or deliveries late by up to a second",
+        )
+    };
+    let (named, line) = match user {
+        Some(user) => (
+            format!("the user '{}'", one_line(user)),
+            acl_line(&one_line(user)),
+        ),
+        None => (
+            "the user 'default'".to_owned(),
+            format!("{} >password", acl_line("broker")),
+        ),
+    };
+    let text = format!(
+        "{named} lacks {}: {harm}; what the broker needs: {line}",
+        missing.join(" ")
+    );
+    Some(Finding {
+        word: "acl",
+        severity,
+        text,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use regex::Regex;
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    fn calls(dir: &str, ending: &str, pattern: &str) -> BTreeSet<String> {
+        let pattern = Regex::new(pattern).unwrap();
+        let mut found = BTreeSet::new();
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(dir);
+        for entry in std::fs::read_dir(path).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|its| its == ending) {
+                let text = std::fs::read_to_string(&path).unwrap();
+                let names = pattern.captures_iter(&text);
+                found.extend(names.map(|call| call[1].to_lowercase()));
+            }
+        }
+        found
+    }
+
+    /// The table has what `lua/` and `src/store` call, and nothing else.
+    #[test]
+    fn the_table_is_what_is_called() {
+        let in_scripts = calls("lua", "lua", r"redis\.p?call\('([A-Z]+)'");
+        let direct = calls("src/store", "rs", r#"\.(?:send|command)\(\s*"([A-Z]+)""#);
+        // What the client library sends for itself.
+        let of_fred = [
+            "PING",
+            "SELECT",
+            "INFO",
+            "CLIENT",
+            "SUBSCRIBE",
+            "PSUBSCRIBE",
+        ];
+        let mut called: BTreeSet<String> = in_scripts.union(&direct).cloned().collect();
+        called.extend(of_fred.map(str::to_lowercase));
+        // Told of by the audit where it is refused, and not needed.
+        called.remove("config");
+        let granted = PROBES.iter().map(|probe| probe.command).chain(BESIDE);
+        let granted: BTreeSet<String> = granted
+            .filter_map(|right| right.strip_prefix('+')?.split('|').next())
+            .map(str::to_owned)
+            .collect();
+        assert_eq!(granted, called);
+        let lacking_harms = |right: &&str| {
+            let name = right.strip_prefix('+').unwrap_or_default();
+            in_scripts.contains(name.split('|').next().unwrap())
+        };
+        let mut harmless = HARMLESS.iter().chain(&BESIDE);
+        assert_eq!(harmless.find(|right| lacking_harms(right)), None);
+    }
+
+    #[test]
+    fn a_probe_asks_for_its_command() {
+        for probe in PROBES {
+            let name = probe.words().split(' ').next().unwrap().to_lowercase();
+            assert_eq!(probe.command, format!("+{name}"));
+        }
+    }
+
+    #[test]
+    fn lacks() {
+        let probe = &PROBES[0];
+        for (error, right) in [
+            (
+                "ERR The user executing the script can't run this command or subcommand",
+                "+del",
+            ),
+            (
+                "NOPERM ACL failure in script: User u has no permissions to run the 'del' command",
+                "+del",
+            ),
+            ("ERR Unknown Redis command called from script", "+del"),
+            (
+                "ERR The user executing the script can't access at least one of the keys mentioned \
+                 in the command arguments",
+                KEYS,
+            ),
+            (
+                "NOPERM ACL failure in script: No permissions to access a key",
+                KEYS,
+            ),
+            (
+                "ERR Write commands are not allowed from read-only scripts.",
+                "",
+            ),
+            ("", ""),
+        ] {
+            assert_eq!(probe.lacks(error).unwrap_or_default(), right, "{error}");
+        }
+    }
+
+    #[test]
+    fn lacked_beside_the_probes() {
+        for (error, right) in [
+            (
+                "NOPERM this user has no permissions to run the 'script|load' command",
+                "+script|load",
+            ),
+            (
+                "NOPERM this user has no permissions to run the 'evalsha' command",
+                "+evalsha",
+            ),
+            ("ERR Error compiling script", ""),
+        ] {
+            assert_eq!(lacked_by_call(error).unwrap_or_default(), right);
+        }
+        for (error, right) in [
+            (
+                "PSUBSCRIBE NOPERM ... to run the 'psubscribe' command",
+                "+psubscribe",
+            ),
+            (
+                "PSUBSCRIBE NOPERM ... to access one of the channels used",
+                SUBSCRIBED,
+            ),
+            (
+                "SUBSCRIBE NOPERM ... to run the 'subscribe' command",
+                "+subscribe",
+            ),
+            (
+                "SUBSCRIBE NOPERM ... to access one of the channels used",
+                HEARTBEATS,
+            ),
+            ("", ""),
+        ] {
+            assert_eq!(lacked_by_subscription(error).unwrap_or_default(), right);
+        }
+    }
+
+    #[test]
+    fn texts() {
+        let text = |missing: &[&'static str], user| {
+            let found = finding(&Rights::Missing(missing.to_vec()), user);
+            found.map(|finding| (finding.severity, finding.text))
+        };
+        assert_eq!(text(&[], None), None);
+        let (severity, line) = text(&["+psubscribe", HEARTBEATS], Some("app")).unwrap();
+        assert_eq!(severity, Severity::Warn);
+        assert!(
+            line.starts_with("the user 'app' lacks +psubscribe &delay_broker_heart"),
+            "{line}"
+        );
+        assert!(line.ends_with(&acl_line("app")), "{line}");
+        let (severity, line) = text(&["+zadd"], None).unwrap();
+        assert_eq!(severity, Severity::Refuse);
+        assert!(
+            line.contains("ACL SETUSER broker on") && line.ends_with(" >password"),
+            "{line}"
+        );
+    }
+}

@@ -1,0 +1,137 @@
+//! The audit of the backing Redis: when it is done, and what follows from its findings.
+//!
+//! It runs after each new connection, and now and then, since settings of a Redis can change while
+//! it runs. A finding is told when it is new and when it is gone.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::audit::{Finding, Severity, WORDS, findings};
+use crate::broker::Broker;
+use crate::config;
+
+/// One audit takes a few round trips; beyond this it is given up and begun anew.
+const AUDIT_WITHIN: Duration = Duration::from_secs(5);
+const AUDIT_EVERY: Duration = Duration::from_secs(60);
+/// After an audit that could not be done.
+const AUDIT_AGAIN: Duration = Duration::from_secs(1);
+
+/// What is known of the last audit.
+pub struct Audited {
+    mode: config::Audit,
+    /// `None` before the first one.
+    last: RefCell<Option<Vec<Finding>>>,
+    done: Notify,
+    serving: Cell<bool>,
+}
+
+impl Audited {
+    pub(super) fn new(mode: config::Audit) -> Self {
+        Self {
+            mode,
+            last: RefCell::default(),
+            done: Notify::new(),
+            serving: Cell::new(false),
+        }
+    }
+
+    /// Waits for the first audit, at most so long.
+    pub async fn first(&self, at_most: Duration) {
+        let done = self.done.notified();
+        if self.mode != config::Audit::Off && self.last.borrow().is_none() {
+            let _ = tokio::time::timeout(at_most, done).await;
+        }
+    }
+
+    /// From now on clients are served: what refuses is an error in the log.
+    pub fn serves(&self) {
+        self.serving.set(true);
+    }
+
+    /// Why this Redis must not be used, a line for each finding; `None` if it may be.
+    pub fn refusal(&self) -> Option<String> {
+        let last = self.last.borrow();
+        let lines = last
+            .iter()
+            .flatten()
+            .filter(|finding| self.refuses(finding));
+        let lines: Vec<String> = lines
+            .map(|finding| format!("{}: {}", finding.word, finding.text))
+            .collect();
+        (!lines.is_empty()).then(|| lines.join("\n"))
+    }
+
+    /// The words of the last audit's findings, with commas between.
+    pub fn words(&self) -> String {
+        let last = self.last.borrow();
+        let words: Vec<&str> = last.iter().flatten().map(|finding| finding.word).collect();
+        words.join(",")
+    }
+
+    fn refuses(&self, finding: &Finding) -> bool {
+        self.mode == config::Audit::Refuse && finding.severity == Severity::Refuse
+    }
+
+    fn found(&self, found: Vec<Finding>) {
+        let before = self.last.take().unwrap_or_default();
+        // Figures differ each time.
+        let varies = |finding: &Finding| ["latency", "memory"].contains(&finding.word);
+        let same = |a: &Finding, b: &Finding| a == b || (a.word == b.word && varies(a));
+        for finding in &found {
+            let Finding { word, text, .. } = finding;
+            if before.iter().any(|other| same(other, finding)) {
+                continue;
+            }
+            if !self.refuses(finding) {
+                tracing::warn!(finding = word, "the audit of Redis: {text}");
+            } else if self.serving.get() {
+                tracing::error!(finding = word, "the audit of Redis: {text}");
+            }
+        }
+        for finding in &before {
+            if found.iter().all(|other| other.word != finding.word) {
+                tracing::info!(
+                    finding = finding.word,
+                    "the audit of Redis finds this no more"
+                );
+            }
+        }
+        self.last.replace(Some(found));
+        self.done.notify_waiters();
+    }
+}
+
+/// Audits for ever: run as a task of its own.
+pub(super) async fn audit(broker: Rc<Broker>, user: Option<String>) {
+    let show = |found: &[Finding]| {
+        for word in WORDS {
+            let is_found = found.iter().any(|finding| finding.word == word);
+            broker.metrics.audit_finding(word, is_found);
+        }
+    };
+    show(&[]);
+    if broker.audited.mode == config::Audit::Off {
+        return;
+    }
+    loop {
+        let connections = broker.store.connections();
+        let facts = broker.store.facts(&broker.subscription, user.as_deref());
+        let pause = match tokio::time::timeout(AUDIT_WITHIN, facts).await {
+            Ok(Ok(facts)) => {
+                let found = findings(&facts);
+                show(&found);
+                broker.audited.found(found);
+                AUDIT_EVERY
+            }
+            Ok(Err(_)) | Err(_) => AUDIT_AGAIN,
+        };
+        tokio::select! {
+            () = broker.store.connected_again(connections) => {}
+            () = broker.subscription.refusal_changed() => {}
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! `[[queues]]`: the queues that need something else than the rest.
+//!
+//! Does not know what a format means for members. All that is wrong with a table is said at once.
+
+use ::config::{Map, Value, ValueKind};
+
+use crate::encoding::{Encoding, WORDS};
+use crate::queue::QueueRules;
+
+use super::Limits;
+use super::layers::{Reader, one_of, text};
+
+/// A queue that needs something else than the rest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Queue {
+    pub name: String,
+    pub format: MemberFormat,
+    /// Of payloads whose command does not say it.
+    pub encoding: Encoding,
+}
+
+/// How members are written; both are always read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemberFormat {
+    Modern,
+    Legacy,
+}
+
+impl Queue {
+    const FORMATS: [(&str, MemberFormat); 2] = [
+        ("modern", MemberFormat::Modern),
+        ("legacy", MemberFormat::Legacy),
+    ];
+
+    fn parse(keys: &Map<String, Value>) -> Result<Self, String> {
+        let known = |key: &&String| ["name", "format", "encoding"].contains(&key.as_str());
+        if let Some(unknown) = keys.keys().find(|key| !known(key)) {
+            return Err(format!(
+                "{unknown} is not a setting of a queue; name, format and encoding are"
+            ));
+        }
+        let name = keys.get("name").map(text).transpose()?.unwrap_or_default();
+        if name.is_empty() {
+            return Err("each table needs a name".to_owned());
+        }
+        let format = keys.get("format").map(|word| one_of(&Self::FORMATS, word));
+        let format = format.transpose();
+        let format = format.map_err(|rule| format!("the format of {name:?} {rule}"))?;
+        let format = format.unwrap_or(MemberFormat::Modern);
+        let encoding = keys.get("encoding").map(|word| one_of(&WORDS, word));
+        let encoding = encoding.transpose();
+        let encoding = encoding.map_err(|rule| format!("the encoding of {name:?} {rule}"))?;
+        let encoding = encoding.unwrap_or_default();
+        Ok(Self {
+            name,
+            format,
+            encoding,
+        })
+    }
+
+    pub fn shown(&self) -> toml::Value {
+        let format = if self.format == MemberFormat::Legacy {
+            "legacy"
+        } else {
+            "modern"
+        };
+        let keys = [
+            ("name", self.name.as_str()),
+            ("format", format),
+            ("encoding", self.encoding.word()),
+        ];
+        let pairs = keys.map(|(key, text)| (key.to_owned(), toml::Value::String(text.to_owned())));
+        toml::Value::Table(pairs.into_iter().collect())
+    }
+}
+
+pub fn parse_queues(value: &Value) -> Result<Vec<Queue>, String> {
+    const RULE: &str = "must be tables with name, format and encoding, and can be set in a file \
+                        only";
+    let ValueKind::Array(tables) = &value.kind else {
+        return Err(RULE.to_owned());
+    };
+    let (mut queues, mut wrong): (Vec<Queue>, Vec<String>) = (Vec::new(), Vec::new());
+    for table in tables {
+        let ValueKind::Table(keys) = &table.kind else {
+            return Err(RULE.to_owned());
+        };
+        match Queue::parse(keys) {
+            Ok(queue) if queues.iter().any(|known| known.name == queue.name) => {
+                wrong.push(format!("{:?} is named twice", queue.name));
+            }
+            Ok(queue) => queues.push(queue),
+            Err(rule) => wrong.push(rule),
+        }
+    }
+    if wrong.is_empty() {
+        Ok(queues)
+    } else {
+        Err(wrong.join("; "))
+    }
+}
+
+/// They are named by the rules that clients have to keep.
+pub fn check_queues(keys: &mut Reader, queues: &[Queue], limits: &Limits) {
+    let rules = QueueRules {
+        bytes_max: limits.queue_name_bytes_max,
+        pattern: limits.queue_pattern.clone(),
+        cluster: false,
+    };
+    for (place, queue) in queues.iter().enumerate() {
+        if let Err(rule) = rules.check(queue.name.as_bytes()) {
+            let key = format!("queues[{place}].name");
+            keys.refuse(&key, format!("{:?}", queue.name), rule.to_string());
+        }
+    }
+}

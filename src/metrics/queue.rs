@@ -1,0 +1,182 @@
+//! The metrics of one queue: what this broker did with it, and what Redis held at the last look.
+//!
+//! Written out by itself, so that what could not be read is absent from a scrape, and not as it was
+//! at an earlier one.
+
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::lateness::Lateness;
+use super::{CANCELLED, DELIVERED, LATENESS, OFFERED, QUARANTINED, REMOVED, Spec, head};
+use super::{OVERDUE, PAUSED, PENDING, READY};
+
+/// In the order of [`QueueMetrics::counts`].
+const COUNTED: [&Spec; 5] = [&OFFERED, &DELIVERED, &CANCELLED, &REMOVED, &QUARANTINED];
+/// In the order of [`Reading::numbers`].
+const READ: [&Spec; 4] = [&PENDING, &READY, &OVERDUE, &PAUSED];
+
+/// The metrics of one queue, or of all that share `other`.
+pub struct QueueMetrics {
+    label: String,
+    /// Offered, delivered, cancelled, removed, quarantined.
+    counts: [AtomicU64; 5],
+    lateness: Lateness,
+    reading: Mutex<Reading>,
+}
+
+/// What Redis holds; `None` where it was not read.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Reading {
+    pub pending: Option<u64>,
+    pub ready: Option<u64>,
+    pub overdue_ms: Option<u64>,
+    pub paused: Option<u64>,
+}
+
+impl Reading {
+    fn numbers(self) -> [Option<f64>; 4] {
+        let number = |number: u64| number as f64;
+        [
+            self.pending.map(number),
+            self.ready.map(number),
+            self.overdue_ms.map(|ms| number(ms) / 1e3),
+            self.paused.map(number),
+        ]
+    }
+}
+
+/// The same numbers as `/metrics`, since the start of the broker.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct QueueSnapshot {
+    pub offered: u64,
+    pub delivered: u64,
+    pub cancelled: u64,
+    pub removed: u64,
+    pub quarantined: u64,
+    pub lateness_p50_ms: f64,
+    pub lateness_p99_ms: f64,
+    pub lateness_max_ms: f64,
+}
+
+impl QueueMetrics {
+    pub(super) fn new(label: String) -> Self {
+        Self {
+            label,
+            counts: Default::default(),
+            lateness: Lateness::new(),
+            reading: Mutex::default(),
+        }
+    }
+
+    /// The name as `/metrics` shows it, or `other`.
+    pub fn label(&self) -> &str {
+        &self.label
+    }
+
+    pub fn offered(&self, messages: u64) {
+        self.counts[0].fetch_add(messages, Relaxed);
+    }
+
+    pub fn delivered(&self, messages: u64) {
+        self.counts[1].fetch_add(messages, Relaxed);
+    }
+
+    pub fn cancelled(&self, messages: u64) {
+        self.counts[2].fetch_add(messages, Relaxed);
+    }
+
+    pub fn removed(&self, messages: u64) {
+        self.counts[3].fetch_add(messages, Relaxed);
+    }
+
+    pub fn quarantined(&self, members: u64) {
+        self.counts[4].fetch_add(members, Relaxed);
+    }
+
+    /// So many messages were delivered so long after they were due (less than 0 counts as 0).
+    pub fn lateness(&self, seconds: f64, messages: u64) {
+        // The conversion saturates: negative and not-a-number give 0.
+        self.lateness
+            .record((seconds * 1e6).round() as u64, messages);
+    }
+
+    /// What Redis holds now.
+    pub fn read(&self, reading: Reading) {
+        *self.reading.lock().unwrap_or_else(PoisonError::into_inner) = reading;
+    }
+
+    pub fn snapshot(&self) -> QueueSnapshot {
+        let [offered, delivered, cancelled, removed, quarantined] =
+            self.counts.each_ref().map(|count| count.load(Relaxed));
+        let ms = |us: u64| us as f64 / 1e3;
+        QueueSnapshot {
+            offered,
+            delivered,
+            cancelled,
+            removed,
+            quarantined,
+            lateness_p50_ms: ms(self.lateness.quantile_us(0.5)),
+            lateness_p99_ms: ms(self.lateness.quantile_us(0.99)),
+            lateness_max_ms: ms(self.lateness.max_us()),
+        }
+    }
+}
+
+/// All series of all queues in Prometheus's text format.
+pub(super) fn write(queues: &[Arc<QueueMetrics>], out: &mut String) {
+    let escaped = |queue: &QueueMetrics| queue.label.replace('\\', "\\\\").replace('"', "\\\"");
+    let queues: Vec<(String, &QueueMetrics)> = queues
+        .iter()
+        .map(|queue| (escaped(queue), queue.as_ref()))
+        .collect();
+    for (place, spec) in COUNTED.into_iter().enumerate() {
+        head(spec, out);
+        for (label, queue) in &queues {
+            let count = queue
+                .counts
+                .get(place)
+                .map_or(0, |count| count.load(Relaxed));
+            let _ = writeln!(out, "{}{{queue=\"{label}\"}} {count}", spec.name);
+        }
+    }
+    head(&LATENESS, out);
+    for (label, queue) in &queues {
+        queue.lateness.write(LATENESS.name, label, out);
+    }
+    let reading =
+        |queue: &QueueMetrics| *queue.reading.lock().unwrap_or_else(PoisonError::into_inner);
+    let readings: Vec<_> = queues
+        .iter()
+        .map(|(_, queue)| reading(queue).numbers())
+        .collect();
+    for (place, spec) in READ.into_iter().enumerate() {
+        head(spec, out);
+        for ((label, _), numbers) in queues.iter().zip(&readings) {
+            if let Some(Some(number)) = numbers.get(place) {
+                let _ = writeln!(out, "{}{{queue=\"{label}\"}} {number}", spec.name);
+            }
+        }
+    }
+}
+
+/// A queue name as text: what is not printable, and the backslash, as `\xNN` or `\u{...}`, so
+/// that two names never have one label.
+pub(super) fn label_of(name: &[u8]) -> String {
+    let mut label = String::with_capacity(name.len());
+    for chunk in name.utf8_chunks() {
+        for letter in chunk.valid().chars() {
+            match letter {
+                '\\' => label.push_str("\\x5c"),
+                _ if letter.is_control() => {
+                    let _ = write!(label, "\\u{{{:x}}}", u32::from(letter));
+                }
+                _ => label.push(letter),
+            }
+        }
+        for byte in chunk.invalid() {
+            let _ = write!(label, "\\x{byte:02x}");
+        }
+    }
+    label
+}

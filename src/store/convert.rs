@@ -1,0 +1,98 @@
+//! Rewriting pending members in the other format, page by page.
+//!
+//! Others go on meanwhile: each page is one script, which reads a member and puts the other form in
+//! its place, in zset and list, in one step. What leaves the list between two pages moves the rest,
+//! so a pass may overlook some; passes are repeated until one finds nothing. Then the zset is gone
+//! through, which has what no list has, and says what stays as it is.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::{Instant, sleep};
+
+use crate::queue::{Format, QueueName};
+use crate::store::answer::Answer;
+use crate::store::keys::QueueKeys;
+use crate::store::script::{CONVERT_LISTED, CONVERT_PENDING, Script};
+use crate::store::{Store, StoreError, number};
+
+/// Members that one call looks at and rewrites, and their bytes: about 2 ms of Redis where the
+/// list has a million.
+const LOOK_MAX: u64 = 2_000;
+const CONVERT_MAX: u64 = 50;
+const BYTES_MAX: u64 = 1 << 20;
+/// Passes over the list of a busy queue; what they overlook is found in the zset.
+const PASSES_MAX: u32 = 16;
+/// The longest rest after a page.
+const REST_MAX: Duration = Duration::from_millis(250);
+
+/// What became of the pending messages of a queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Converted {
+    pub converted: u64,
+    /// Those that are not in the format: it cannot hold them, or nobody can read them.
+    pub left: u64,
+}
+
+impl Store {
+    /// Rewrites what is pending in this format, or in that of the queue. Safe to cancel and to
+    /// repeat: what is done is done.
+    ///
+    /// # Errors
+    /// As every call; some may have been rewritten.
+    pub async fn convert(
+        &self,
+        queue: &QueueName,
+        format: Option<Format>,
+    ) -> Result<Converted, StoreError> {
+        let k = self.keys(queue).await?;
+        let start = [
+            Bytes::copy_from_slice(queue.as_bytes()),
+            Bytes::from_static(format.map_or("", Format::as_str).as_bytes()),
+        ];
+        let mut sum = Converted::default();
+        for _ in 0..PASSES_MAX {
+            let (mut index, mut found) = (0, 0);
+            while index >= 0 {
+                let page = [index.to_string(), LOOK_MAX.to_string()];
+                let bounds = [CONVERT_MAX.to_string(), BYTES_MAX.to_string()];
+                let page = page.into_iter().chain(bounds).map(Bytes::from);
+                let args = start.iter().cloned().chain(page).collect();
+                let mut answer = self.convert_page(&CONVERT_LISTED, &k, args).await?;
+                index = answer.int()?;
+                found += answer.count()?;
+            }
+            sum.converted += found;
+            if found == 0 {
+                break;
+            }
+        }
+        let (mut score, mut prefix) = (Bytes::new(), Bytes::new());
+        loop {
+            let bounds = [number(LOOK_MAX), number(BYTES_MAX)];
+            let page = [score, prefix].into_iter().chain(bounds);
+            let args = start.iter().cloned().chain(page).collect();
+            let mut answer = self.convert_page(&CONVERT_PENDING, &k, args).await?;
+            (score, prefix) = (answer.bytes()?, answer.bytes()?);
+            sum.converted += answer.count()?;
+            sum.left += answer.count()?;
+            if score.is_empty() {
+                return Ok(sum);
+            }
+        }
+    }
+
+    /// One page, and then a rest as long as it took: others of Redis get half of its time.
+    async fn convert_page(
+        &self,
+        script: &'static Script,
+        k: &QueueKeys,
+        args: Vec<Bytes>,
+    ) -> Result<Answer, StoreError> {
+        let keys = vec![k.timeout.clone(), k.list.clone(), k.queue.clone()];
+        let began = Instant::now();
+        let answer = self.write(script, keys, args).await?;
+        sleep(began.elapsed().min(REST_MAX)).await;
+        Ok(answer)
+    }
+}

@@ -1,0 +1,174 @@
+// The broker from go-redis. Environment and steps: tests/interop/README.md.
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	ctx    = context.Background()
+	queue  = os.Getenv("QUEUE")
+	resp3  = os.Getenv("PROTOCOL") == "3"
+	binary = "\x00nul\r\ncrlf\xff\x00"
+	large  = strings.Repeat("\x00\x01\r\n\xfe\xff$*", 4<<20/8)
+)
+
+func options() *redis.Options {
+	// Protocol 3 is what go-redis 9 opens with when told nothing.
+	options := &redis.Options{Addr: "localhost:" + os.Getenv("BROKER_PORT")}
+	if !resp3 {
+		options.Protocol = 2
+	}
+	options.Password = os.Getenv("PASSWORD")
+	if ca := os.Getenv("CA"); ca != "" {
+		roots := x509.NewCertPool()
+		roots.AppendCertsFromPEM(must(os.ReadFile(ca)))
+		options.TLSConfig = &tls.Config{RootCAs: roots}
+	}
+	return options
+}
+
+func main() {
+	// `broker` takes messages in; `backing` is the Redis where they come out, as a plain list.
+	broker := redis.NewClient(options())
+	backing := redis.NewClient(&redis.Options{Addr: "localhost:" + os.Getenv("REDIS_PORT")})
+	is(must(broker.Ping(ctx).Result()), "PONG")
+	passed("connect")
+
+	id, err := broker.Do(ctx, "DQ.OFFER", queue, "30m", "hello").Text()
+	is(err, nil)
+	tomorrow := time.Now().Add(24 * time.Hour).UnixMilli()
+	at := must(broker.Do(ctx, "DQ.OFFER", queue, "AT", tomorrow, binary).Text())
+	is(strings.HasPrefix(at, fmt.Sprint(tomorrow, "-")), true)
+	offer := []any{"DQ.OFFER", queue, "1h", "order 42", "NAME", "order:42"}
+	named := must(broker.Do(ctx, offer...).Text())
+	is(broker.Do(ctx, append(offer, "NX")...).Err() == redis.Nil, true)
+	passed("offer")
+
+	pairs := []any{"DQ.MOFFER", queue, "2h", "one", "3h", "", "4h", []byte(binary)}
+	ids := must(broker.Do(ctx, pairs...).StringSlice())
+	is(len(ids), 3)
+	is(must(broker.Do(ctx, "DQ.SIZE", queue).Int()), 6)
+	passed("moffer")
+
+	cancelled, err := broker.Do(ctx, "DQ.CANCEL", queue, id).Int()
+	is(err, nil)
+	is(cancelled, 1)
+	is(must(broker.Do(ctx, "DQ.CANCEL", queue, id, ids[0], ids[1], ids[2]).Int()), 3)
+	passed("cancel")
+
+	moved := must(broker.Do(ctx, "DQ.RESCHEDULE", queue, "order:42", "45m").Text())
+	is(moved != named, true)
+	is(broker.Do(ctx, "DQ.RESCHEDULE", queue, named, "45m").Err() == redis.Nil, true)
+	passed("reschedule")
+
+	peeked := must(broker.Do(ctx, "DQ.PEEK", queue, "COUNT", 5).Slice())
+	is(len(peeked), 2)
+	first, second := fields(peeked[0]), fields(peeked[1])
+	is([3]any{first["id"], first["name"], first["payload"]}, [3]any{moved, "order:42", "order 42"})
+	is([3]any{second["id"], second["name"], second["payload"]}, [3]any{at, nil, binary})
+	is(second["due"], any(tomorrow))
+	is(len(must(broker.Do(ctx, "DQ.PEEK", queue+":none").Slice())), 0)
+	passed("peek")
+
+	// The first word of an error is its code.
+	for code, command := range map[string][]any{
+		"BADDELAY ":                     {"DQ.OFFER", queue, "soon", "x"},
+		"BADQUEUE ":                     {"DQ.OFFER", "", "1h", "x"},
+		"ERR wrong number of arguments": {"DQ.OFFER", queue},
+		"ERR unknown command":           {"DQ.NONE", queue},
+	} {
+		var refused redis.Error
+		err := broker.Do(ctx, command...).Err()
+		is(errors.As(err, &refused), true)
+		is(strings.HasPrefix(err.Error(), code), true)
+	}
+	passed("errors")
+
+	// A thousand in one write; the replies come in order.
+	replies := must(broker.Pipelined(ctx, func(pipeline redis.Pipeliner) error {
+		for i := range int64(1000) {
+			pipeline.Do(ctx, "DQ.OFFER", queue+":many", "AT", tomorrow+i, fmt.Sprint("message ", i))
+		}
+		return nil
+	}))
+	for i, reply := range replies {
+		id := must(reply.(*redis.Cmd).Text())
+		is(strings.HasPrefix(id, fmt.Sprint(tomorrow+int64(i), "-")), true)
+	}
+	is(len(replies), 1000)
+	passed("pipeline")
+
+	must(broker.Do(ctx, "DQ.OFFER", queue, "20ms", []byte(binary)).Text())
+	taken, err := backing.BLPop(ctx, 10*time.Second, queue).Result()
+	is(err, nil)
+	is([2]string(taken), [2]string{queue, binary})
+	passed("binary")
+
+	id = must(broker.Do(ctx, "DQ.OFFER", queue, "1h", large).Text())
+	is(fields(must(broker.Do(ctx, "DQ.GET", queue, id).Result()))["payload"] == large, true)
+	is(must(broker.Do(ctx, "DQ.FIRE", queue, id).Int()), 1)
+	is(must(backing.BLPop(ctx, 10*time.Second, queue).Result())[1] == large, true)
+	passed("large")
+
+	fifty := options()
+	fifty.PoolSize = 50
+	pool := redis.NewClient(fifty)
+	var workers sync.WaitGroup
+	for range 50 {
+		workers.Go(func() {
+			for range 20 {
+				must(pool.Do(ctx, "DQ.OFFER", queue+":pool", "1h", "x").Text())
+			}
+		})
+	}
+	workers.Wait()
+	is(must(pool.Do(ctx, "DQ.SIZE", queue+":pool").Int()), 1000)
+	is(pool.Close(), nil)
+	passed("pool")
+
+	// go-redis sees the closed connection before it sends, and takes another.
+	is(exec.Command(os.Getenv("RESTART")).Run(), nil)
+	is(must(broker.Do(ctx, "DQ.SIZE", queue).Int()), 2)
+	passed("restart")
+
+	is(broker.Close(), nil)
+	is(backing.Close(), nil)
+	passed("quit")
+}
+
+// A message as DQ.PEEK tells it: a map in RESP3, names and values in turn in RESP2.
+func fields(message any) map[any]any {
+	if resp3 {
+		return message.(map[any]any)
+	}
+	flat, fields := message.([]any), map[any]any{}
+	for i := 0; i < len(flat); i += 2 {
+		fields[flat[i]] = flat[i+1]
+	}
+	return fields
+}
+
+func passed(step string) { fmt.Println(step) }
+
+func must[T any](value T, err error) T {
+	is(err, nil)
+	return value
+}
+
+func is[T comparable](got, expected T) {
+	if got != expected {
+		panic(fmt.Sprintf("got %q, expected %q", any(got), any(expected)))
+	}
+}

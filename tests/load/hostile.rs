@@ -1,0 +1,339 @@
+//! Clients that mean harm, beside two that do not: what those notice, and what the broker holds.
+//!
+//! Each scene has a Redis and a broker of its own, with default settings, and measures in turns
+//! without and with the hostile clients. One normal client offers at a steady pace and waits for
+//! each reply, another does so with sixteen at a time. A call that could not be sent in time,
+//! because the one before was not answered, counts as sent then: a stall is not one slow answer
+//! among many. Keeps: each offer that was acknowledged is stored; far beyond the bounds is a fault.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::crowd::{self, Target};
+use crate::messages::now_us;
+use crate::report::{Measure, Row, percentile};
+use crate::resp::Connection;
+use crate::servers::{Broker, Redis};
+use crate::{Outcome, Scale};
+
+const MIB: usize = 1024 * 1024;
+/// Of the normal clients: one call, or sixteen.
+const PACE: Duration = Duration::from_millis(2);
+const PIPELINE: usize = 16;
+/// What fails the run; the targets are 2 times, and 300 MiB.
+const FAULT_RATIO: f64 = 20.0;
+const FAULT_P99_MS: f64 = 250.0;
+const FAULT_MIB: f64 = 400.0;
+/// What is left of one window must not be seen in the next.
+const SETTLE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One kind of harm: how many clients, full and quick, and what they do.
+struct Scene {
+    name: &'static str,
+    clients: (usize, usize),
+    harm: fn(&Target<'_>) -> Outcome<()>,
+    /// Calls of `ready` that say that all are there.
+    parts: usize,
+    redis_is_stopped: bool,
+    /// Redis itself is busy with what they send: what others notice fails nothing.
+    is_work: bool,
+}
+
+const SCENE: Scene = Scene {
+    name: "",
+    clients: (1000, 200),
+    harm: slow,
+    parts: 1,
+    redis_is_stopped: false,
+    is_work: false,
+};
+
+#[rustfmt::skip]
+const SCENES: [Scene; 15] = [
+    Scene { name: "a byte a second", harm: slow, ..SCENE },
+    Scene { name: "never read", harm: deaf, ..SCENE },
+    Scene { name: "both", harm: both, parts: 2, ..SCENE },
+    Scene { name: "64 KiB, then slow", harm: half, ..SCENE },
+    Scene { name: "silent", harm: silent, ..SCENE },
+    Scene { name: "garbage", harm: garbage, ..SCENE },
+    Scene { name: "come and go", clients: (5000, 1000), harm: storm, ..SCENE },
+    Scene { name: "endless line", clients: (1, 1), harm: line, ..SCENE },
+    Scene { name: "endless PING", clients: (1, 1), harm: pings, ..SCENE },
+    Scene { name: "50 endless PINGs", clients: (50, 50), harm: pings, ..SCENE },
+    Scene { name: "endless large offers", clients: (1, 1), harm: large, is_work: true, ..SCENE },
+    Scene { name: "50 large offers", clients: (50, 10), harm: large, is_work: true, ..SCENE },
+    Scene { name: "endless offers", clients: (1, 1), harm: offers, is_work: true, ..SCENE },
+    Scene { name: "50 endless offers", clients: (50, 50), harm: offers, is_work: true, ..SCENE },
+    Scene { name: "Redis stopped", harm: offers, redis_is_stopped: true, ..SCENE },
+];
+
+/// Announces 16 MiB, and sends a byte a second.
+fn slow(target: &Target<'_>) -> Outcome<()> {
+    crowd::never_read(target, |_| ANNOUNCED.to_vec(), b"x")
+}
+
+const ANNOUNCED: &[u8] = b"*4\r\n$8\r\nDQ.OFFER\r\n$4\r\nslow\r\n$2\r\n1h\r\n$16777216\r\n";
+
+/// The same, but for a first part that costs memory.
+fn half(target: &Target<'_>) -> Outcome<()> {
+    let first = [ANNOUNCED, &vec![b'x'; 64 * 1024]].concat();
+    crowd::never_read(target, |_| first.clone(), b"x")
+}
+
+/// Asks for large messages or has much repeated, again and again, and takes no reply.
+fn deaf(target: &Target<'_>) -> Outcome<()> {
+    let echo = resp(&[b"ECHO", &vec![b'x'; 1000]]).repeat(1000);
+    let first = |number: usize| match number % 3 {
+        0 => resp(&[b"DQ.PEEK", b"big", b"COUNT", b"1000"]).repeat(20),
+        1 => resp(&[b"DQ.RANGE", b"big", b"-", b"+", b"COUNT", b"1000"]).repeat(20),
+        _ => echo.clone(),
+    };
+    crowd::never_read(target, first, &resp(&[b"DQ.PEEK", b"big"]))
+}
+
+fn both(target: &Target<'_>) -> Outcome<()> {
+    thread::scope(|scope| {
+        let slow = scope.spawn(|| slow(target));
+        deaf(target)?;
+        slow.join().map_err(|_| "the slow ones failed")?
+    })
+}
+
+fn silent(target: &Target<'_>) -> Outcome<()> {
+    crowd::never_read(target, |_| Vec::new(), b"")
+}
+
+fn garbage(target: &Target<'_>) -> Outcome<()> {
+    crowd::come_and_go(target, &b"*1\r\n*1\r\n\0\xff$-7\r\n".repeat(50))
+}
+
+fn storm(target: &Target<'_>) -> Outcome<()> {
+    crowd::come_and_go(target, b"")
+}
+
+fn line(target: &Target<'_>) -> Outcome<()> {
+    crowd::flood(target, &[b'x'; MIB])
+}
+
+fn pings(target: &Target<'_>) -> Outcome<()> {
+    crowd::flood(target, &b"PING\r\n".repeat(10_000))
+}
+
+/// Named, so that the next replaces it, and Redis holds one.
+fn large(target: &Target<'_>) -> Outcome<()> {
+    let payload = vec![b'x'; 16 * MIB];
+    let offer: [&[u8]; 6] = [b"DQ.OFFER", b"large", b"1h", &payload, b"NAME", b"one"];
+    crowd::flood(target, &resp(&offer))
+}
+
+/// Tiny ones, to a queue of their own.
+fn offers(target: &Target<'_>) -> Outcome<()> {
+    let offer: [&[u8]; 4] = [b"DQ.OFFER", b"flood", b"1h", b"tiny"];
+    crowd::flood(target, &resp(&offer).repeat(1000))
+}
+
+fn resp(args: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", args.len()).into_bytes();
+    for arg in args {
+        bytes.extend(format!("${}\r\n", arg.len()).into_bytes());
+        bytes.extend_from_slice(arg);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+pub fn run(scale: Scale) -> Outcome<Row> {
+    raise_open_files();
+    let (mut measures, mut faults) = (Vec::new(), Vec::new());
+    for scene in &SCENES {
+        let found = play(scale, scene).map_err(|error| format!("{}: {error}", scene.name))?;
+        let name = scene.name;
+        for (client, which) in [("", 0), ("  -P 16", 1)] {
+            for (part, figure) in [("p50 ms", 0), ("p99 ms", 1)] {
+                let of = |windows: &[Window]| -> Vec<f64> {
+                    windows
+                        .iter()
+                        .map(|window| window.ms[which][figure])
+                        .collect()
+                };
+                let (with, without) = (of(&found.with), of(&found.without));
+                let label = match (which, figure) {
+                    (0, 0) => format!("{name}, p50 ms"),
+                    _ => format!("  {} {part}", client.trim()),
+                };
+                let measure = Measure::both(label, with.into_iter(), without.into_iter());
+                measures.push(if figure == 1 {
+                    measure.target("<= 2 x")
+                } else {
+                    measure
+                });
+            }
+        }
+        measures.push(Measure::one("  RSS peak MiB", found.peak_mib).target("< 300"));
+        faults.extend(
+            found
+                .faults
+                .into_iter()
+                .map(|fault| format!("{name}: {fault}")),
+        );
+    }
+    Ok(Row { measures, faults })
+}
+
+/// p50 and p99 of both clients.
+#[derive(Debug)]
+struct Window {
+    ms: [[f64; 2]; 2],
+    acknowledged: usize,
+}
+
+#[derive(Debug)]
+struct Found {
+    with: Vec<Window>,
+    without: Vec<Window>,
+    peak_mib: f64,
+    faults: Vec<String>,
+}
+
+fn play(scale: Scale, scene: &Scene) -> Outcome<Found> {
+    let redis = Redis::start()?;
+    let broker = Broker::start(&redis, &[])?;
+    let mut meter = broker.connect()?;
+    // Each alone is larger than a page of messages.
+    for _ in 0..8 {
+        meter.call(&[b"DQ.OFFER", b"big", b"1h", &vec![b'x'; 4 * MIB - 256]])?;
+    }
+    let (mut with, mut without) = (Vec::new(), Vec::new());
+    for _ in 0..scale.pick(2, 1) {
+        without.push(window(scale, scene, &redis, &broker, false)?);
+        with.push(window(scale, scene, &redis, &broker, true)?);
+    }
+    let peak_mib = broker.rss_peak_mib()?;
+    let mut faults = Vec::new();
+    let acknowledged: usize = with.iter().chain(&without).map(|w| w.acknowledged).sum();
+    thread::sleep(SETTLE);
+    let stored = broker.connect()?.call(&[b"DQ.SIZE", b"normal"])?.int()? as usize;
+    if stored != acknowledged {
+        faults.push(format!("{acknowledged} acknowledged and {stored} stored"));
+    }
+    if peak_mib > FAULT_MIB {
+        faults.push(format!("the broker took {peak_mib:.0} MiB"));
+    }
+    for (a, b) in without.iter().zip(&with) {
+        for (without, with) in a.ms.iter().zip(&b.ms) {
+            if !scene.is_work && with[1] > FAULT_P99_MS && with[1] > FAULT_RATIO * without[1] {
+                let text = format!("p99 of others {:.1} ms, {:.1} without", with[1], without[1]);
+                faults.push(text);
+            }
+        }
+    }
+    Ok(Found {
+        with,
+        without,
+        peak_mib,
+        faults,
+    })
+}
+
+fn window(
+    scale: Scale,
+    scene: &Scene,
+    redis: &Redis,
+    broker: &Broker,
+    hostile: bool,
+) -> Outcome<Window> {
+    thread::sleep(scale.pick(SETTLE, SETTLE / 2));
+    let (ready, stop, over) = (
+        AtomicUsize::new(0),
+        AtomicBool::new(false),
+        AtomicBool::new(false),
+    );
+    let target = Target {
+        port: broker.port,
+        clients: scale.pick(scene.clients.0, scene.clients.1),
+        ready: &ready,
+        stop: &stop,
+    };
+    let (one, many) = (broker.connect()?, broker.connect()?);
+    if scene.redis_is_stopped {
+        redis.stop()?;
+    }
+    let measured = thread::scope(|scope| {
+        let harm = hostile.then(|| scope.spawn(|| (scene.harm)(&target)));
+        let deadline = Instant::now() + PATIENCE;
+        while hostile && ready.load(Relaxed) < scene.parts && Instant::now() < deadline {
+            thread::sleep(PACE);
+        }
+        let clients = [(one, 1), (many, PIPELINE)].map(|(connection, depth)| {
+            let over = &over;
+            let ping = scene.redis_is_stopped;
+            scope.spawn(move || normal(connection, depth, ping, over))
+        });
+        thread::sleep(scale.pick(Duration::from_secs(3), Duration::from_secs(1)));
+        over.store(true, Relaxed);
+        let measured = clients.map(|client| client.join());
+        stop.store(true, Relaxed);
+        let harm = harm.map(|harm| harm.join());
+        (measured, harm)
+    });
+    if scene.redis_is_stopped {
+        redis.go_on()?;
+    }
+    let (measured, harm) = measured;
+    if let Some(harm) = harm {
+        harm.map_err(|_| "the hostile clients failed")??;
+    }
+    let mut acknowledged = 0;
+    let mut ms = [[f64::NAN; 2]; 2];
+    for (slot, client) in ms.iter_mut().zip(measured) {
+        let (times, offers) = client.map_err(|_| "a normal client failed")??;
+        *slot = [0.5, 0.99].map(|part| percentile(&times, part));
+        acknowledged += offers;
+    }
+    Ok(Window { ms, acknowledged })
+}
+
+/// Milliseconds of each call, in rising order, and how many offers were acknowledged.
+fn normal(
+    mut broker: Connection,
+    depth: usize,
+    ping: bool,
+    over: &AtomicBool,
+) -> Outcome<(Vec<f64>, usize)> {
+    let pace_us = PACE.as_micros() as u64;
+    let (mut times, mut acknowledged, mut next_us) = (Vec::new(), 0, now_us());
+    while !over.load(Relaxed) {
+        thread::sleep(Duration::from_micros(next_us.saturating_sub(now_us())));
+        // A sleep ends a little late: that is not the broker's fault.
+        let mut from_us = now_us();
+        for _ in 0..depth {
+            match ping {
+                true => broker.push(&[b"PING"]),
+                false => broker.push(&[b"DQ.OFFER", b"normal", b"1h", b"an order like any other"]),
+            }
+        }
+        broker.flush()?;
+        for _ in 0..depth {
+            broker.reply()?;
+            acknowledged += usize::from(!ping);
+        }
+        let answered_us = now_us();
+        while from_us <= answered_us {
+            times.push((answered_us - from_us) as f64 / 1000.0);
+            from_us += pace_us;
+        }
+        next_us = from_us;
+    }
+    times.sort_by(f64::total_cmp);
+    Ok((times, acknowledged))
+}
+
+/// A thousand sockets are more than many shells allow.
+fn raise_open_files() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit);
+}
