@@ -91,7 +91,10 @@ pub fn delivered_by_redisson(version: &'static str) -> String {
         let starting = scope.spawn(|| scene.jvm());
         for n in 0..5 {
             let payload = n.to_string();
-            late.push(taken(&scene, &mut taking, "before", &payload, due[2 * n]));
+            let one = taken(&scene, &mut taking, "before", &payload, due[2 * n]);
+            // All are due long before a timer counts as lost: the restart helped the rest as well.
+            let helped = late.last().is_some_and(Option::is_none);
+            late.push(one.filter(|_| !helped));
         }
         starting.join().unwrap()
     });
