@@ -81,6 +81,8 @@ const SAME: [(&str, &str); 27] = [
 
 #[test]
 fn the_rest_is_as_with_a_list() {
+    // Due times that are now differ.
+    let now = regex::Regex::new(r"\b1[789]\d{11}\b").unwrap();
     for (given, call) in SAME {
         // Ids in the order of offering, as the broker gives them.
         let mut listed: Vec<&str> = given
@@ -113,16 +115,10 @@ fn the_rest_is_as_with_a_list() {
         let shown = |keyspace: &Keyspace, bench: &Bench| {
             format!("{keyspace:?}").replace(&bench.names.queue, "q")
         };
-        // Due times that are now differ.
-        let now = |text: String| {
-            regex::Regex::new(r"\b17\d{11}\b|\b18\d{11}\b")
-                .unwrap()
-                .replace_all(&text, "NOW")
-                .into_owned()
-        };
+        let [found, wanted] = [shown(&found, &without), shown(&wanted, &with)];
         assert_eq!(
-            now(shown(&found, &without)),
-            now(shown(&wanted, &with)),
+            now.replace_all(&found, "now"),
+            now.replace_all(&wanted, "now"),
             "{call}"
         );
     }
