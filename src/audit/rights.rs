@@ -89,8 +89,8 @@ pub const BESIDE: [&str; 6] = [
 /// A pattern can be subscribed to only by who has the right to the very same pattern.
 const SUBSCRIBED: &str = "&redisson_delay_queue_channel:* (with exactly this pattern)";
 
-/// Rights besides those without which something is late or refused, and nothing is damaged: no script
-/// calls them.
+/// Rights besides those without which something is late or refused, and nothing is damaged: no
+/// script calls them.
 const HARMLESS: [&str; 8] = [
     "+info", "+ping", "+sadd", "+scan", "+select", "+sscan", HEARTBEATS, SUBSCRIBED,
 ];
