@@ -303,7 +303,8 @@ impl Link {
             ..Options::default()
         };
         let client = self.client.with_options(&options);
-        match client.custom_raw(command, args).await {
+        // Boxed: each call holds this future, and most calls are moved before they are made.
+        match Box::pin(client.custom_raw(command, args)).await {
             Ok(BytesFrame::SimpleError { data, .. }) => Err(self.refused(data.to_string())),
             Ok(BytesFrame::BlobError { data, .. }) => {
                 Err(self.refused(String::from_utf8_lossy(&data).into_owned()))
