@@ -9,17 +9,20 @@
 --           hash    names, ids   of a named group only: name -> message id, hex of the id -> name
 -- ARGV[1]   int     number       of this call; grows from call to call
 -- ARGV[2]   int     valid_until_ms
--- ARGV[3..] msgpack group        [queue, configured, delays, members]; of a named one, which holds
---           one message, [..., name, mode]. Strings are `str`: cmsgpack does not know `bin`.
---           configured: '' as recorded, else [format, order_list], recorded where none is: 'legacy'
---           or 'modern'; 'off', where nothing is pending, or ''.
+-- ARGV[3..] msgpack groups       an array; of each of its groups in turn: head, delays, member...
+--           head: the number of members, or [number, format, order_list, name, mode], the latter
+--           two of a named group, which holds one message. Strings are `str`: cmsgpack does not
+--           know `bin`.
 --           delays: one int for all, or an array; >= 0: ms from now, < 0: the due time negated.
---           members: modern, with ids of 8 bytes.
+--           members: modern, with ids of 8 bytes, which grow.
+--           format: '' as recorded, else 'legacy' or 'modern', recorded where none is.
+--           order_list: '' as recorded; 'off' is, where nothing is recorded and pending.
 --           mode: '' replaces, 'NX' only if absent, 'XX' only if present
--- RETURN    { now_us, 'OK', outcome of each group... }, { now_us, 'LATE' | 'SETTLED' }. Outcome:
---           0 stored, 1 stored and published, 2 nothing done (NX, XX), or why nothing was stored:
---           'WRONGTYPE key', 'BADQUEUE true name', 'CLASH', words of Redis ('OOM ...'); only after
---           'INTERNAL id clash' (several messages) some may be stored
+-- RETURN    { now_us, 'OK', group, outcome... }, { now_us, 'LATE' | 'SETTLED' }. Groups count from
+--           0; one that is not there was stored. Outcome: 1 stored and published, 2 nothing done
+--           (NX, XX), or why nothing was stored: 'WRONGTYPE key', 'BADQUEUE true name', 'CLASH',
+--           words of Redis ('OOM ...'); only after 'INTERNAL id clash' (several messages) some may
+--           be stored
 -- COST      O(log pending) for each message
 
 local call_key = KEYS[1]
@@ -37,47 +40,61 @@ local function reason(reply, key)
   return string.match(reply.err, '%u%u+ [^\r\n]*') or reply.err
 end
 
--- Zset and list of one group: nil, or why it was not stored. The list goes first: its refusal,
--- being the first write, leaves nothing behind. Without one (`false`) the zset is the first write.
--- Returns the least score too.
-local function store(timeout, list, delays, members)
-  local count = #members
+-- A score as text, and as a number.
+local function score_of(delay)
+  local due = delay < 0 and math.max(-delay, now_ms) or now_ms + delay
+  return string.format('%d', due), due
+end
+
+-- Zset and list of one message: nil, or why it was not stored. The list goes first: its refusal,
+-- being the first write, leaves nothing behind. Where none is kept (`list` is false) the zset goes
+-- first. Returns the score too.
+local function store_one(timeout, list, delay, member)
+  local pushed = not list and 0 or redis.pcall('RPUSH', list, member)
+  if type(pushed) ~= 'number' then return reason(pushed, list) end
+  local score, due = score_of(delay)
+  local added = redis.pcall('ZADD', timeout, 'NX', score, member)
+  if added == 1 then return nil, due end
+  if list then redis.call('RPOP', list) end
+  return added == 0 and 'CLASH' or reason(added, timeout)
+end
+
+-- The same of several: members[first..last]. Returns the least score, and the first member that
+-- has it: by its bytes too, since ids grow.
+local function store(timeout, list, delays, members, first, last)
   if list then
-    local pushed = redis.pcall('RPUSH', list, unpack(members, 1, math.min(count, 1000)))
+    local pushed = redis.pcall('RPUSH', list, unpack(members, first, math.min(first + 999, last)))
     if type(pushed) ~= 'number' then return reason(pushed, list) end
-    for from = 1001, count, 1000 do
-      redis.call('RPUSH', list, unpack(members, from, math.min(from + 999, count)))
+    for from = first + 1000, last, 1000 do
+      redis.call('RPUSH', list, unpack(members, from, math.min(from + 999, last)))
     end
   end
 
   local each = type(delays) == 'table' and delays
-  local delay, score, least, added = nil, nil, math.huge, 0
-  local pairs_of = {}
-  for from = 1, count, 500 do
-    local to, at = math.min(from + 499, count), 0
+  local delay, score, due, least, head = nil, nil, nil, math.huge, nil
+  local pairs_of, added = {}, 0
+  for from = first, last, 500 do
+    local to, at = math.min(from + 499, last), 0
     for i = from, to do
-      local next_delay = each and each[i] or delays
+      local next_delay = each and each[i - first + 1] or delays
       if next_delay ~= delay then
         delay = next_delay
-        local due = delay < 0 and math.max(-delay, now_ms) or now_ms + delay
-        if due < least then least = due end
-        score = string.format('%.0f', due)
+        score, due = score_of(delay)
+        if due < least then least, head = due, members[i] end
       end
       pairs_of[at + 1], pairs_of[at + 2] = score, members[i]
       at = at + 2
     end
     local now_added = redis.pcall('ZADD', timeout, 'NX', unpack(pairs_of, 1, at))
     if type(now_added) ~= 'number' then
-      if from > 1 then return 'INTERNAL ' .. reason(now_added, timeout) end
-      if list then redis.call('LTRIM', list, 0, -count - 1) end
+      if from > first then return 'INTERNAL ' .. reason(now_added, timeout) end
+      if list then redis.call('LTRIM', list, 0, first - last - 2) end
       return reason(now_added, timeout)
     end
     added = added + now_added
   end
-  if added == count then return nil, least end
-  if count > 1 then return 'INTERNAL id clash' end
-  if list then redis.call('RPOP', list) end
-  return 'CLASH'
+  if added ~= last - first + 1 then return 'INTERNAL id clash' end
+  return nil, least, head
 end
 
 -- Up to two names of messages that are gone (other programs take messages without knowing names).
@@ -91,8 +108,8 @@ local function sweep(timeout, names, ids)
   end
 end
 
--- A named message, which takes the place of the pending one of that name.
-local function offer_named(timeout, list, keeps_list, names, ids, delay, member, id, name, mode)
+-- A named message, which takes the place of the pending one of that name; as `store_one`.
+local function store_named(timeout, list, names, ids, delay, member, id, name, mode)
   local text = redis.pcall('HGET', names, name)
   if type(text) == 'table' then return reason(text, names) end
   local kind = redis.pcall('HLEN', ids)
@@ -100,81 +117,75 @@ local function offer_named(timeout, list, keeps_list, names, ids, delay, member,
   local replaced = find(timeout, names, '', name)
   if (mode == 'NX' and replaced) or (mode == 'XX' and not replaced) then return 2 end
 
-  local kept = keeps_list and list
-  local failure, due = store(timeout, kept, delay, { member })
+  local failure, due = store_one(timeout, list, delay, member)
   if failure then return failure end
   if replaced then
     redis.call('ZREM', timeout, replaced)
-    if kept then unlist(list, replaced, select(2, read(replaced))) end
+    if list then unlist(list, replaced, select(2, read(replaced))) end
   end
   if text then redis.call('HDEL', ids, string.match(text, '%x*$')) end
-  redis.call('HSET', names, name, message_id(string.format('%.0f', due), id))
+  redis.call('HSET', names, name, message_id(string.format('%d', due), id))
   redis.call('HSET', ids, hex(id), name)
   sweep(timeout, names, ids)
-  return publish_head(timeout, list, { [member] = true })
+  return nil, due
 end
 
-local function offer(group, destination, timeout, list, queue_key, names, ids)
-  local queue, configured, delays, members = group[1], group[2], group[3], group[4]
+-- One group: its keys begin at `key`, its members are members[first..last]. Its outcome, nil
+-- if it was stored and that is all.
+local function offer(key, members, first, last, delays, format, order_list, name, mode)
+  local destination, timeout = KEYS[key], KEYS[key + 1]
+  local list, queue_key = KEYS[key + 2], KEYS[key + 3]
   local known = redis.pcall('HMGET', queue_key, 'name', 'format', 'order_list')
   if known.err then return reason(known, queue_key) end
-  if known[1] and known[1] ~= queue then return 'BADQUEUE ' .. known[1] end
+  -- The destination is called as the queue is.
+  if known[1] and known[1] ~= destination then return 'BADQUEUE ' .. known[1] end
   local ready = redis.pcall('LLEN', destination)
   if type(ready) ~= 'number' then return reason(ready, destination) end
-  local head = redis.pcall('ZRANGE', timeout, '0', '0', 'WITHSCORES')
-  if head.err then return reason(head, timeout) end
 
-  local format, order_list = known[2], known[3]
-  if configured ~= '' then
-    format, order_list = format or configured[1], order_list or not head[1] and configured[2]
-  end
-  local keeps_list = order_list ~= 'off'
-  if not keeps_list then
+  local kept = list
+  if known[3] == 'off' or (order_list == 'off' and not known[3]) then
     local listed = redis.pcall('LLEN', list)
     if type(listed) ~= 'number' then return reason(listed, list) end
+    kept = not known[3] and redis.call('EXISTS', timeout) == 1 and list
   end
 
-  local id = names and string.sub(members[1], 2, 1 + string.byte(members[1], 1))
-  if format == 'legacy' then
-    for i = 1, #members do members[i] = string.sub(members[i], 2) end
+  local id = name and string.sub(members[first], 2, 9)
+  if (known[2] or format) == 'legacy' then
+    for i = first, last do members[i] = string.sub(members[i], 2) end
   end
-
-  local outcome
-  if names then
-    local name, mode = group[5], group[6]
-    local member = members[1]
-    outcome = offer_named(timeout, list, keeps_list, names, ids, delays, member, id, name, mode)
-    if outcome == 2 then return 2 end
+  local failure, least, head
+  if name then
+    local names, ids = KEYS[key + 4], KEYS[key + 5]
+    failure, least = store_named(timeout, kept, names, ids, delays, members[first], id, name, mode)
+  elseif first == last then
+    failure, least = store_one(timeout, kept, delays, members[first])
   else
-    local failure, least = store(timeout, keeps_list and list, delays, members)
-    local earliest = tonumber(head[2] or 'inf')
-    if failure then
-      outcome = failure
-    elseif least < earliest then
-      publish(list, least)
-      outcome = 1
-    elseif least == earliest and redis.call('ZRANGE', timeout, 0, 0)[1] ~= head[1] then
-      publish(list, least)
-      outcome = 1
-    else
-      outcome = 0
-    end
+    failure, least, head = store(timeout, kept, delays, members, first, last)
   end
-  if type(outcome) == 'number' then
-    if not known[1] then redis.call('HSET', queue_key, 'name', queue) end
-    if not known[2] and format == 'legacy' then redis.call('HSET', queue_key, 'format', format) end
-    if not known[3] and not keeps_list then
-      redis.call('HSET', queue_key, 'order_list', order_list)
-    end
+  if failure then return failure end
+  if not known[1] then redis.call('HSET', queue_key, 'name', destination) end
+  if not known[2] and format == 'legacy' then redis.call('HSET', queue_key, 'format', format) end
+  if not known[3] and not kept then redis.call('HSET', queue_key, 'order_list', 'off') end
+  if redis.call('ZRANGE', timeout, '0', '0')[1] == (head or members[first]) then
+    publish(list, least)
+    return 1
   end
-  return outcome
 end
 
-local reply, key = { now_us, 'OK' }, 2
+local reply, key, group = { now_us, 'OK' }, 2, 0
 for i = 3, #ARGV do
-  local group = cmsgpack.unpack(ARGV[i])
-  local size = group[5] and 6 or 4
-  reply[i] = offer(group, unpack(KEYS, key, key + size - 1))
-  key = key + size
+  local values, at = cmsgpack.unpack(ARGV[i]), 1
+  while values[at] do
+    local count, format, order_list, name, mode = values[at], nil, nil, nil, nil
+    if type(count) == 'table' then count, format, order_list, name, mode = unpack(count) end
+    local first, last = at + 2, at + 1 + count
+    local delays = values[at + 1]
+    local outcome = offer(key, values, first, last, delays, format, order_list, name, mode)
+    if outcome then
+      reply[#reply + 1] = group
+      reply[#reply + 1] = outcome
+    end
+    key, at, group = key + (name and 6 or 4), last + 1, group + 1
+  end
 end
 return applied(call_key, number, reply)

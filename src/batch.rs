@@ -26,7 +26,7 @@ use crate::metrics::Metrics;
 use crate::queue::{Due, NameMode};
 use crate::snowflake::Snowflake;
 use crate::store::keys::QueueKeys;
-use crate::store::offers::{Configured, Group, Outcome};
+use crate::store::offers::{Configured, Group, Message, Outcome};
 use crate::store::{Store, StoreError, member};
 
 /// Bounds of a batch; from the settings.
@@ -38,13 +38,21 @@ pub struct Limits {
     pub second_call_from: usize,
 }
 
-/// Queue keys kept built; when so many are, they are dropped and built again.
-const KEYS_KEPT_MAX: usize = 4_096;
+/// Queues kept in mind; when so many are, they are forgotten and met anew.
+const KEPT_MAX: usize = 4_096;
+
+/// What is kept of a queue, so that an offer looks it up once.
+struct Kept {
+    keys: Rc<QueueKeys>,
+    configured: Configured,
+    /// The group that takes more messages for it, and the number of its batch; 0 is none.
+    group: usize,
+    batch: u64,
+}
 
 /// A batch that gathers, is in flight or is done.
 pub struct Batch {
     groups: RefCell<Vec<Group>>,
-    ids: RefCell<Vec<Vec<u64>>>,
     result: OnceCell<Vec<Outcome>>,
     done: Notify,
 }
@@ -82,12 +90,8 @@ impl Ticket {
     pub fn outcome<T>(&self, with: impl FnOnce(Told<'_>) -> T) -> Option<T> {
         let outcomes = self.batch.result.get()?;
         let groups = self.batch.groups.borrow();
-        let ids = self.batch.ids.borrow();
-        let (Some(outcome), Some(group), Some(ids)) = (
-            outcomes.get(self.group),
-            groups.get(self.group),
-            ids.get(self.group),
-        ) else {
+        let (Some(outcome), Some(group)) = (outcomes.get(self.group), groups.get(self.group))
+        else {
             let lost = "a batch has no outcome for one of its groups".to_owned();
             return Some(with(Told::Failed(&StoreError::Internal(lost))));
         };
@@ -100,10 +104,9 @@ impl Ticket {
             ))),
             Outcome::Stored { now_ms, .. } => {
                 let range = self.first..self.first + self.count;
-                let dues = group.dues.get(range.clone()).unwrap_or_default();
-                let ids = ids.get(range).unwrap_or_default();
-                let mut stored = dues.iter().zip(ids).map(|(due, id)| (due.ms(*now_ms), *id));
-                with(Told::Stored(&mut stored))
+                let messages = group.messages.get(range).unwrap_or_default();
+                let told = |message: &Message| (message.due.ms(*now_ms), message.id);
+                with(Told::Stored(&mut messages.iter().map(told)))
             }
         })
     }
@@ -111,8 +114,8 @@ impl Ticket {
 
 struct Open {
     batch: Rc<Batch>,
-    /// The group that takes more messages for a queue.
-    by_queue: HashMap<Bytes, usize>,
+    /// Counts batches, from 1.
+    number: u64,
     messages: usize,
     bytes: usize,
 }
@@ -139,7 +142,7 @@ pub struct Offers {
     metrics: Metrics,
     stored: Rc<dyn Stored>,
     open: RefCell<Open>,
-    keys: RefCell<HashMap<Bytes, Rc<QueueKeys>>>,
+    kept: RefCell<HashMap<Bytes, Kept>>,
     in_flight: Cell<usize>,
     /// A task that will close the open batch is on its way.
     closing: Cell<bool>,
@@ -168,8 +171,8 @@ impl Offers {
             configured: RefCell::new(configured),
             metrics,
             stored,
-            open: RefCell::new(Open::new()),
-            keys: RefCell::default(),
+            open: RefCell::new(Open::new(1)),
+            kept: RefCell::default(),
             in_flight: Cell::new(0),
             closing: Cell::new(false),
             lanes_busy: [Cell::new(false), Cell::new(false)],
@@ -221,6 +224,9 @@ impl Offers {
 
     /// Changes what offers to a queue record of it where nothing is yet.
     pub fn configure(&self, queue: Bytes, configured: Configured) {
+        if let Some(kept) = self.kept.borrow_mut().get_mut(&queue) {
+            kept.configured = configured;
+        }
         self.configured.borrow_mut().insert(queue, configured);
     }
 
@@ -236,15 +242,12 @@ impl Offers {
         messages: impl Iterator<Item = (Due, &'a [u8])>,
     ) -> Ticket {
         let mut open = self.open.borrow_mut();
-        let index = match open.by_queue.get(queue) {
-            Some(&index) => index,
-            None => {
-                let index = self.new_group(&mut open, queue, None);
-                open.by_queue.insert(Bytes::copy_from_slice(queue), index);
-                index
+        self.with_kept(queue, |kept| {
+            if kept.batch != open.number {
+                (kept.group, kept.batch) = (open.new_group(kept, None), open.number);
             }
-        };
-        self.fill(&mut open, index, messages)
+            self.fill(&mut open, kept.group, messages)
+        })
     }
 
     /// Puts one named message into the open batch, as a group of its own.
@@ -257,29 +260,12 @@ impl Offers {
         mode: NameMode,
     ) -> Ticket {
         let mut open = self.open.borrow_mut();
-        open.by_queue.remove(queue);
         let name = (Bytes::copy_from_slice(name), mode);
-        let index = self.new_group(&mut open, queue, Some(name));
-        self.fill(&mut open, index, std::iter::once((due, payload)))
-    }
-
-    fn new_group(&self, open: &mut Open, queue: &[u8], name: Option<(Bytes, NameMode)>) -> usize {
-        let keys = self.keys_of(queue);
-        let queue = keys.destination.clone();
-        let configured = self.configured.borrow().get(&queue).copied();
-        let (dues, members, ends) = (Vec::new(), Vec::new(), Vec::new());
-        let mut groups = open.batch.groups.borrow_mut();
-        groups.push(Group {
-            queue,
-            keys,
-            configured,
-            dues,
-            members,
-            ends,
-            name,
-        });
-        open.batch.ids.borrow_mut().push(Vec::new());
-        groups.len() - 1
+        self.with_kept(queue, |kept| {
+            kept.batch = 0;
+            let index = open.new_group(kept, Some(name));
+            self.fill(&mut open, index, std::iter::once((due, payload)))
+        })
     }
 
     fn fill<'a>(
@@ -291,17 +277,11 @@ impl Offers {
         let batch = open.batch.clone();
         let now_ms = self.clock.now_us() / 1_000;
         let (mut first, mut count) = (0, 0);
-        if let (Some(group), Some(ids)) = (
-            batch.groups.borrow_mut().get_mut(index),
-            batch.ids.borrow_mut().get_mut(index),
-        ) {
-            first = group.dues.len();
+        if let Some(group) = batch.groups.borrow_mut().get_mut(index) {
+            first = group.messages.len();
             for (due, payload) in messages {
                 let id = self.ids.next(now_ms);
-                member::pack(&mut group.members, id, payload);
-                group.ends.push(group.members.len());
-                group.dues.push(due);
-                ids.push(id);
+                group.push(Message { due, id }, payload);
                 open.messages += 1;
                 open.bytes += payload.len() + member::OVERHEAD;
                 count += 1;
@@ -315,17 +295,29 @@ impl Offers {
         }
     }
 
-    fn keys_of(&self, queue: &[u8]) -> Rc<QueueKeys> {
-        let mut kept = self.keys.borrow_mut();
-        if let Some(keys) = kept.get(queue) {
-            return keys.clone();
+    fn with_kept<T>(&self, queue: &[u8], with: impl FnOnce(&mut Kept) -> T) -> T {
+        let mut all = self.kept.borrow_mut();
+        if let Some(kept) = all.get_mut(queue) {
+            return with(kept);
         }
-        if kept.len() >= KEYS_KEPT_MAX {
-            kept.clear();
+        if all.len() >= KEPT_MAX {
+            all.clear();
         }
         let keys = Rc::new(QueueKeys::new(queue));
-        kept.insert(keys.destination.clone(), keys.clone());
-        keys
+        let destination = keys.destination.clone();
+        with(
+            all.entry(destination).or_insert(Kept {
+                keys,
+                configured: self
+                    .configured
+                    .borrow()
+                    .get(queue)
+                    .copied()
+                    .unwrap_or_default(),
+                group: 0,
+                batch: 0,
+            }),
+        )
     }
 
     /// Sends what is open if a lane is free for it; called once after each read of a connection and
@@ -351,7 +343,9 @@ impl Offers {
     /// Closes the open batch. Done when the sending task runs and not before, so that the
     /// connections whose reads are ready in the same turn of the runtime share the call.
     fn close(&self) -> Rc<Batch> {
-        let open = std::mem::replace(&mut *self.open.borrow_mut(), Open::new());
+        let mut open = self.open.borrow_mut();
+        let next = Open::new(open.number + 1);
+        let open = std::mem::replace(&mut *open, next);
         self.closing.set(false);
         self.room.notify_waiters();
         self.metrics.batch(open.messages as u64);
@@ -384,19 +378,24 @@ impl Offers {
 }
 
 impl Open {
-    fn new() -> Self {
+    fn new(number: u64) -> Self {
         let batch = Batch {
             groups: RefCell::default(),
-            ids: RefCell::default(),
             result: OnceCell::new(),
             done: Notify::new(),
         };
         Self {
             batch: Rc::new(batch),
-            by_queue: HashMap::new(),
+            number,
             messages: 0,
             bytes: 0,
         }
+    }
+
+    fn new_group(&self, queue: &Kept, name: Option<(Bytes, NameMode)>) -> usize {
+        let mut groups = self.batch.groups.borrow_mut();
+        groups.push(Group::new(queue.keys.clone(), queue.configured, name));
+        groups.len() - 1
     }
 }
 
@@ -406,23 +405,22 @@ async fn send(offers: Rc<Offers>, lane: usize) {
     let closed = offers.closed.borrow().clone();
     // Nobody pushes into a batch that is no longer open.
     let mut groups = std::mem::take(&mut *batch.groups.borrow_mut());
-    let mut ids = std::mem::take(&mut *batch.ids.borrow_mut());
     let outcomes = match closed {
         Some(why) => vec![Outcome::Failed(StoreError::Unavailable(why)); groups.len()],
-        None => offers.store(lane, &mut groups, &mut ids).await,
+        None => offers.store(lane, &mut groups).await,
     };
     for (group, outcome) in groups.iter_mut().zip(&outcomes) {
         // The payloads are Redis's now.
-        group.members = Vec::new();
+        group.forget_payloads();
         if let Outcome::Stored { now_ms, head } = outcome {
-            let head = head.then(|| group.dues.iter().map(|due| due.ms(*now_ms)).min());
+            let dues = || group.messages.iter().map(|message| message.due.ms(*now_ms));
+            let head = head.then(|| dues().min());
             offers
                 .stored
-                .stored(&group.keys, group.dues.len() as u64, head.flatten());
+                .stored(&group.keys, group.messages.len() as u64, head.flatten());
         }
     }
     *batch.groups.borrow_mut() = groups;
-    *batch.ids.borrow_mut() = ids;
     // Set once: a batch is sent once.
     let _ = batch.result.set(outcomes);
     batch.done.notify_waiters();
@@ -439,7 +437,7 @@ const CLASHES_MAX: usize = 3;
 impl Offers {
     /// Stores the groups of a batch; a message whose id is taken already gets a new id and is
     /// stored again.
-    async fn store(&self, lane: usize, groups: &mut [Group], ids: &mut [Vec<u64>]) -> Vec<Outcome> {
+    async fn store(&self, lane: usize, groups: &mut [Group]) -> Vec<Outcome> {
         let mut outcomes: Vec<Outcome> = groups
             .iter()
             .map(|group| match self.stored.accepts(&group.keys) {
@@ -454,7 +452,11 @@ impl Offers {
                 break;
             }
             if attempt > 0 {
-                self.renew(&places, groups, ids);
+                for &place in &places {
+                    if let Some(group) = groups.get_mut(place) {
+                        group.renew(self.ids.next(self.clock.now_us() / 1_000));
+                    }
+                }
             }
             let some: Vec<&Group> = places
                 .iter()
@@ -473,19 +475,5 @@ impl Offers {
             }
         }
         outcomes
-    }
-
-    /// Gives the single messages of these groups new ids.
-    fn renew(&self, places: &[usize], groups: &mut [Group], ids: &mut [Vec<u64>]) {
-        for &place in places {
-            if let (Some(group), Some(ids)) = (groups.get_mut(place), ids.get_mut(place)) {
-                let id = self.ids.next(self.clock.now_us() / 1_000);
-                *ids = vec![id];
-                let header = member::OVERHEAD.min(group.members.len());
-                let payload = group.members.split_off(header);
-                group.members.clear();
-                member::pack(&mut group.members, id, &payload);
-            }
-        }
     }
 }

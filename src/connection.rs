@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use futures_util::future::LocalBoxFuture;
+use futures_util::future::{FutureExt, LocalBoxFuture};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -235,8 +235,18 @@ impl Connection {
             if stopping && all_read {
                 self.waits = Waits::End;
             }
+            // Nearly always the socket takes all of it now, and nothing has to be waited for.
+            if self.writes()
+                && let Some(wrote) =
+                    write(&mut to, &mut self.output, &mut self.unflushed).now_or_never()
+            {
+                match wrote {
+                    Ok(bytes) => self.wrote(bytes),
+                    Err(_) => return,
+                }
+            }
             let done = self.pending.is_empty() && self.call.is_none();
-            let writes = !self.output.bytes.is_empty() || self.unflushed;
+            let writes = self.writes();
             if self.waits == Waits::End && done && !writes {
                 break;
             }
@@ -281,10 +291,7 @@ impl Connection {
                 () = self.broker.offers().room(), if room => self.waits = Waits::Bytes,
                 wrote = write(&mut to, &mut self.output, &mut self.unflushed), if writes => {
                     match wrote {
-                        Ok(bytes) => {
-                            self.turn += bytes / WRITE_PER_COMMAND;
-                            self.progressed(bytes);
-                        }
+                        Ok(bytes) => self.wrote(bytes),
                         Err(_) => return,
                     }
                 }
@@ -355,6 +362,15 @@ impl Connection {
             let most = bytes.len().clamp(READ_MIN, READ_MAX);
             bytes.reserve(self.reader.needs().clamp(READ_MIN, most));
         }
+    }
+
+    fn writes(&self) -> bool {
+        !self.output.bytes.is_empty() || self.unflushed
+    }
+
+    fn wrote(&mut self, bytes: usize) {
+        self.turn += bytes / WRITE_PER_COMMAND;
+        self.progressed(bytes);
     }
 
     fn progressed(&mut self, bytes: usize) {
@@ -512,7 +528,7 @@ impl Connection {
     /// it is none of these. Sooner, if others need the memory that it holds.
     fn deadline(&self, reads: bool) -> Option<Instant> {
         let owes = !self.pending.is_empty() || self.call.is_some();
-        let writes = !self.output.bytes.is_empty() || self.unflushed;
+        let writes = self.writes();
         if self.share.presses() && (reads || writes) {
             let scarce = self.much_progress.max(self.pressed) + STALL_WHEN_SCARCE;
             return Some(scarce.min(self.progress + self.limits.stall_timeout));

@@ -17,6 +17,7 @@ use delay_broker::server::Listeners;
 use delay_broker::store::redis::Backend;
 use delay_broker::{http, listen, logs, managed, server, shutdown, systemd};
 use futures_util::FutureExt;
+use tokio::runtime::LocalOptions;
 use tokio::time::Instant;
 
 mod args;
@@ -73,16 +74,15 @@ fn health(listen: Option<SocketAddr>) -> Result<(), String> {
 fn run(config: Config, layers: Layers, hints: bool) -> Result<(), String> {
     let level = logs::start(&config.log);
     listen::raise_open_files();
-    let local = tokio::task::LocalSet::new();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build()
+        .build_local(LocalOptions::default())
         .map_err(|error| error.to_string())?;
     let serving = async {
         let reload = Reload::new(layers, level).map_err(no_signals)?;
         serve(config, reload, hints).await
     };
-    local.block_on(&runtime, serving)
+    runtime.block_on(serving)
 }
 
 async fn serve(config: Config, reload: Reload, hints: bool) -> Result<(), String> {

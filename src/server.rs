@@ -56,7 +56,7 @@ pub struct Listeners {
     pub http: Option<TcpListener>,
 }
 
-/// Serves until `stop` is done, then drains within the grace time. To be run inside a `LocalSet`.
+/// Serves until `stop` is done, then drains within the grace time. To be run on a `LocalRuntime`.
 ///
 /// Gives the end of the grace time: what is left of it is for what stops after this. `ready` is
 /// called once clients are served; after [`READY_WAIT`] also if Redis is not there yet.

@@ -11,8 +11,7 @@ use tracing::{info, warn};
 /// What a shell reports of a program that signal n ended is 128 + n.
 const ENDED_BY: i32 = 128;
 
-/// Listens from now on; the future is done at the first signal. Needs a tokio runtime with a
-/// `LocalSet` around the future.
+/// Listens from now on; the future is done at the first signal. Needs a `LocalRuntime`.
 pub fn requested() -> io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

@@ -193,7 +193,7 @@ impl Host {
     /// `TooManyQueues`.
     pub fn accepts(&self, keys: &QueueKeys) -> Result<(), StoreError> {
         let max = self.limits.queues_max;
-        if self.len() < max || self.serves(&keys.suffix()) {
+        if self.len() < max || self.serves(keys.suffix_bytes()) {
             return Ok(());
         }
         Err(StoreError::TooManyQueues { max })
@@ -201,8 +201,8 @@ impl Host {
 
     /// Counts what was offered through this broker, and takes the hint if it made a new head.
     pub fn offered(&self, keys: &QueueKeys, messages: u64, head: Option<Moment>) {
-        let known = self.serves(&keys.suffix());
-        let Some(index) = self.serve(keys, false) else {
+        let known = self.index(keys.suffix_bytes());
+        let Some(index) = known.or_else(|| self.serve(keys, false)) else {
             return;
         };
         if let Some(served) = self
@@ -220,7 +220,7 @@ impl Host {
                 self.tell(index, Event::Hint(due));
             }
             // Another head is before it, which nobody has told us of.
-            None if !known => {
+            None if known.is_none() => {
                 self.tell(index, Event::Look);
             }
             None => {}

@@ -108,7 +108,8 @@ impl Store {
         }
         let calls: Vec<Bytes> = PROBES.iter().map(|probe| probe.words().into()).collect();
         let at_most = self.limits.call_timeout;
-        match self.offers.eval(&PROBE, &[], &calls, at_most).await {
+        let no_keys: [Bytes; 0] = [];
+        match self.offers.eval(&PROBE, &no_keys, &calls, at_most).await {
             Ok(mut answer) => {
                 for probe in PROBES {
                     let error = answer.text().map_err(|error| error.to_string())?;

@@ -54,6 +54,11 @@ impl QueueKeys {
     pub fn suffix(&self) -> Bytes {
         self.list.slice(LIST.len() + 1..)
     }
+
+    /// The same, borrowed.
+    pub fn suffix_bytes(&self) -> &[u8] {
+        suffix(LIST, &self.list).unwrap_or_default()
+    }
 }
 
 /// The channel on which the due time of a new head is published.

@@ -9,6 +9,7 @@
 //! is a call repeated. Each call also carries a moment of Redis's time after which its script
 //! refuses.
 
+use std::borrow::Borrow;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -61,11 +62,13 @@ impl Lane {
     pub async fn call(
         &self,
         script: &'static Script,
-        keys: Vec<Bytes>,
-        args: Vec<Bytes>,
+        keys: &[impl Borrow<Bytes>],
+        args: &[Bytes],
     ) -> Result<Answer, StoreError> {
         let deadline = Instant::now() + self.limits.call_timeout;
-        let all_keys: Vec<Bytes> = std::iter::once(self.key.clone()).chain(keys).collect();
+        let all_keys: Vec<&Bytes> = std::iter::once(&self.key)
+            .chain(keys.iter().map(Borrow::borrow))
+            .collect();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if !self.link.wait_up(left).await {
@@ -75,7 +78,7 @@ impl Lane {
             self.number.set(self.number.get() + 1);
             let valid_until = self.clock.now_us() / 1_000 + left.as_millis() as u64 + 1;
             let guard = [number(self.number.get()), number(valid_until)];
-            let full: Vec<Bytes> = guard.into_iter().chain(args.iter().cloned()).collect();
+            let full: Vec<&Bytes> = guard.iter().chain(args).collect();
             let (answer, why) = match self.link.eval(script, &all_keys, &full, left).await {
                 Ok(answer) => (Some(answer), String::new()),
                 Err(LinkError::Refused(text)) => return Err(refused(&text)),
@@ -113,12 +116,15 @@ impl Lane {
             if left == Duration::ZERO || !self.link.wait_up(left).await {
                 return Err(last);
             }
-            let keys = std::slice::from_ref(&self.key);
             // One try must not take all the time: the next one has another connection.
             let at_most = left.min(self.limits.settle_timeout / SETTLE_TRIES);
-            let args = [number(self.number.get())];
+            let called = number(self.number.get());
             let asked = Instant::now();
-            match self.link.eval(&SETTLE, keys, &args, at_most).await {
+            match self
+                .link
+                .eval(&SETTLE, &[&self.key], &[&called], at_most)
+                .await
+            {
                 Ok(answer) if answer.status == "APPLIED" => return self.replayed(answer),
                 Ok(answer) if answer.status == "NOT" => return Ok(Settled::NotApplied),
                 Ok(_) => return Err("a later call of this lane was applied".into()),

@@ -245,7 +245,7 @@ impl Store {
         let Some(used) = &lane.lane else {
             return Err(closed());
         };
-        used.call(script, keys, args).await?.served()
+        used.call(script, &keys, &args).await?.served()
     }
 
     /// Runs a script that writes nothing; repeated until the deadline, since that harms nobody.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::queue::{Due, NameMode};
 use crate::store::keys::QueueKeys;
 use crate::store::script::OFFER;
-use crate::store::{Store, StoreError, refused};
+use crate::store::{Store, StoreError, member, refused};
 
 /// What the configuration says of a queue and Redis records, in the words of the scripts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,16 +20,80 @@ pub struct Configured {
 
 /// The messages of one call that go to one queue, or one named message.
 pub struct Group {
-    pub queue: Bytes,
     pub keys: Rc<QueueKeys>,
-    /// Of a configured queue: recorded where nothing is yet.
-    pub configured: Option<Configured>,
-    pub dues: Vec<Due>,
-    /// Packed modern members, one after the other, and where each ends.
-    pub members: Vec<u8>,
-    pub ends: Vec<usize>,
+    /// Recorded where nothing is yet.
+    pub configured: Configured,
+    /// Their ids grow.
+    pub messages: Vec<Message>,
+    /// Their members, modern and as the script takes them, one after the other.
+    packed: Vec<u8>,
     pub name: Option<(Bytes, NameMode)>,
 }
+
+#[derive(Clone, Copy, Debug)]
+pub struct Message {
+    pub due: Due,
+    pub id: u64,
+}
+
+impl Group {
+    pub fn new(
+        keys: Rc<QueueKeys>,
+        configured: Configured,
+        name: Option<(Bytes, NameMode)>,
+    ) -> Self {
+        Self {
+            keys,
+            configured,
+            messages: Vec::new(),
+            packed: Vec::new(),
+            name,
+        }
+    }
+
+    pub fn push(&mut self, message: Message, payload: &[u8]) {
+        self.packed
+            .reserve(STR_HEADER_MAX + member::OVERHEAD + payload.len());
+        let size = (member::OVERHEAD + payload.len()) as u32;
+        // Writing to a Vec cannot fail.
+        let _ = rmp::encode::write_str_len(&mut self.packed, size);
+        member::pack(&mut self.packed, message.id, payload);
+        self.messages.push(message);
+    }
+
+    /// Gives its only message another id.
+    pub fn renew(&mut self, id: u64) {
+        let packed = std::mem::take(&mut self.packed);
+        let mut member = &packed[..];
+        // It was packed here.
+        let _ = rmp::decode::read_str_len(&mut member);
+        if let Some(message) = self.messages.pop() {
+            let payload = member.get(member::OVERHEAD..).unwrap_or_default();
+            self.push(Message { id, ..message }, payload);
+        }
+    }
+
+    /// Bytes that it takes packed, about.
+    fn size(&self) -> usize {
+        let name = self.name.as_ref().map_or(0, |(name, _)| name.len());
+        self.packed.len() + self.messages.len() * INT_MAX + name + GROUP_HEAD
+    }
+
+    /// Gives back the memory of the payloads.
+    pub fn forget_payloads(&mut self) {
+        self.packed = Vec::new();
+    }
+}
+
+/// Bytes of a string's head in msgpack, at most.
+const STR_HEADER_MAX: usize = 5;
+/// Bytes of an int in msgpack, at most; and of what stands before the members of a group, about.
+const INT_MAX: usize = 9;
+const GROUP_HEAD: usize = 16;
+/// The head of an array of up to 2^32 values, how many being filled in later.
+const ARRAY: [u8; 5] = [0xdd, 0, 0, 0, 0];
+/// An argument of so many bytes takes no more groups: Redis bounds its size.
+const ARGUMENT_FULL: usize = 1 << 20;
 
 /// What became of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,36 +121,34 @@ impl Store {
         let mut keys = Vec::with_capacity(groups.len() * 4);
         for group in groups {
             let k = &group.keys;
-            keys.extend([
-                k.destination.clone(),
-                k.timeout.clone(),
-                k.list.clone(),
-                k.queue.clone(),
-            ]);
+            keys.extend([&k.destination, &k.timeout, &k.list, &k.queue]);
             if group.name.is_some() {
-                keys.extend([k.names.clone(), k.ids.clone()]);
+                keys.extend([&k.names, &k.ids]);
             }
         }
-        let args = groups.iter().map(|group| pack(group)).collect();
         let lane = self
             .offer_lanes
             .get(lane)
             .ok_or_else(|| StoreError::Internal(format!("there is no offer lane {lane}")))?;
-        let mut answer = lane.call(&OFFER, keys, args).await?.served()?;
+        let mut answer = lane.call(&OFFER, &keys, &pack(groups)).await?.served()?;
         let now_ms = answer.now_us.div_ceil(1_000);
-        let mut outcomes = Vec::with_capacity(groups.len());
-        for _ in groups {
-            let said = answer.bytes()?;
-            outcomes.push(match &said[..] {
-                b"0" => Outcome::Stored {
-                    now_ms,
-                    head: false,
-                },
+        let stored = Outcome::Stored {
+            now_ms,
+            head: false,
+        };
+        let mut outcomes = vec![stored; groups.len()];
+        while !answer.is_empty() {
+            let (place, said) = (answer.count()?, answer.bytes()?);
+            let Some(outcome) = outcomes.get_mut(place as usize) else {
+                let text = format!("there is no group {place} in this call");
+                return Err(StoreError::Internal(text));
+            };
+            *outcome = match &said[..] {
                 b"1" => Outcome::Stored { now_ms, head: true },
                 b"2" => Outcome::Unmet,
                 b"CLASH" => Outcome::Clash,
                 text => Outcome::Failed(failure(text)),
-            });
+            };
         }
         Ok(outcomes)
     }
@@ -106,50 +168,74 @@ fn failure(text: &[u8]) -> StoreError {
     }
 }
 
-/// The packed argument of a group, as the header of `lua/offer.lua` says.
-fn pack(group: &Group) -> Bytes {
-    let mut out: Vec<u8> = Vec::with_capacity(group.members.len() + group.ends.len() * 16 + 64);
+/// The packed arguments of a call, as the header of `lua/offer.lua` says.
+fn pack(groups: &[&Group]) -> Vec<Bytes> {
+    let mut args = Vec::new();
+    let (mut out, mut values) = (Vec::new(), 0);
+    for (place, group) in groups.iter().enumerate() {
+        if out.is_empty() {
+            let left = groups.get(place..).unwrap_or_default();
+            let sizes = left.iter().map(|group| group.size());
+            out.reserve(sizes.sum::<usize>() + ARRAY.len());
+            out.extend_from_slice(&ARRAY);
+        }
+        pack_group(&mut out, group);
+        values += 2 + group.messages.len() as u32;
+        if out.len() >= ARGUMENT_FULL || place + 1 == groups.len() {
+            if let Some(count) = out.get_mut(1..ARRAY.len()) {
+                count.copy_from_slice(&values.to_be_bytes());
+            }
+            args.push(Bytes::from(std::mem::take(&mut out)));
+            values = 0;
+        }
+    }
+    args
+}
+
+fn pack_group(out: &mut Vec<u8>, group: &Group) {
     // Writing to a Vec cannot fail.
-    let _ = rmp::encode::write_array_len(&mut out, if group.name.is_some() { 6 } else { 4 });
-    string(&mut out, &group.queue);
-    match group.configured {
-        Some(configured) => {
-            let _ = rmp::encode::write_array_len(&mut out, 2);
-            string(&mut out, configured.format.as_bytes());
-            string(&mut out, configured.order_list.as_bytes());
+    let int = |out: &mut Vec<u8>, value| drop(rmp::encode::write_sint(out, value));
+    let array = |out: &mut Vec<u8>, count: usize| {
+        drop(rmp::encode::write_array_len(out, count as u32));
+    };
+    let messages = &group.messages[..];
+    let count = messages.len();
+    match &group.name {
+        None if group.configured == Configured::default() => int(out, count as i64),
+        None => {
+            array(out, 3);
+            int(out, count as i64);
+            string(out, group.configured.format.as_bytes());
+            string(out, group.configured.order_list.as_bytes());
         }
-        None => string(&mut out, b""),
-    }
-    let same = group
-        .dues
-        .first()
-        .filter(|first| group.dues.iter().all(|due| due == *first));
-    if let Some(due) = same {
-        let _ = rmp::encode::write_sint(&mut out, due.packed());
-    } else {
-        let _ = rmp::encode::write_array_len(&mut out, group.dues.len() as u32);
-        for due in &group.dues {
-            let _ = rmp::encode::write_sint(&mut out, due.packed());
+        Some((name, mode)) => {
+            array(out, 5);
+            int(out, count as i64);
+            string(out, group.configured.format.as_bytes());
+            string(out, group.configured.order_list.as_bytes());
+            string(out, name);
+            string(
+                out,
+                match mode {
+                    NameMode::Replace => b"",
+                    NameMode::Nx => b"NX",
+                    NameMode::Xx => b"XX",
+                },
+            );
         }
     }
-    let _ = rmp::encode::write_array_len(&mut out, group.ends.len() as u32);
-    let mut start = 0;
-    for &end in &group.ends {
-        string(&mut out, group.members.get(start..end).unwrap_or_default());
-        start = end;
+    match messages {
+        [first, rest @ ..] if rest.iter().all(|message| message.due == first.due) => {
+            int(out, first.due.packed());
+        }
+        _ => {
+            array(out, count);
+            messages
+                .iter()
+                .for_each(|message| int(out, message.due.packed()));
+        }
     }
-    if let Some((name, mode)) = &group.name {
-        string(&mut out, name);
-        string(
-            &mut out,
-            match mode {
-                NameMode::Replace => b"",
-                NameMode::Nx => b"NX",
-                NameMode::Xx => b"XX",
-            },
-        );
-    }
-    Bytes::from(out)
+    out.extend_from_slice(&group.packed);
 }
 
 fn string(out: &mut Vec<u8>, bytes: &[u8]) {

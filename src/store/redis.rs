@@ -6,6 +6,7 @@
 //! that asks TIME once a second and forces a reconnection after two misses. A link never repeats a
 //! call, but for NOSCRIPT, where nothing ran.
 
+use std::borrow::Borrow;
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -234,15 +235,17 @@ impl Link {
     pub async fn eval(
         &self,
         script: &'static Script,
-        keys: &[Bytes],
-        args: &[Bytes],
+        keys: &[impl Borrow<Bytes>],
+        args: &[impl Borrow<Bytes>],
         at_most: Duration,
     ) -> Result<Answer, LinkError> {
         let values = || {
             let mut values: Vec<Value> = Vec::with_capacity(keys.len() + args.len() + 2);
             values.push(Value::String(script.sha().into()));
             values.push(Value::Integer(keys.len() as i64));
-            values.extend(keys.iter().chain(args).cloned().map(Value::Bytes));
+            let keys = keys.iter().map(Borrow::<Bytes>::borrow);
+            let strings = keys.chain(args.iter().map(Borrow::borrow));
+            values.extend(strings.cloned().map(Value::Bytes));
             values
         };
         let sent = monotonic_us();
@@ -300,7 +303,8 @@ impl Link {
             ..Options::default()
         };
         let client = self.client.with_options(&options);
-        match client.custom_raw(command, args).await {
+        // Boxed: each call holds this future, and most calls are moved before they are made.
+        match Box::pin(client.custom_raw(command, args)).await {
             Ok(BytesFrame::SimpleError { data, .. }) => Err(self.refused(data.to_string())),
             Ok(BytesFrame::BlobError { data, .. }) => {
                 Err(self.refused(String::from_utf8_lossy(&data).into_owned()))

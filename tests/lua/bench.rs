@@ -174,11 +174,14 @@ impl Bench {
         }
         match script {
             "offer" => {
+                let (mut count, mut packed) = (0, Vec::new());
                 for group in words.split(|word| *word == "/") {
-                    let (its_keys, packed) = self.group(group);
-                    keys.extend(its_keys);
-                    args.push(packed);
+                    keys.extend(self.group(group, &mut count, &mut packed));
                 }
+                let mut groups = Vec::new();
+                pack_array(&mut groups, count);
+                groups.extend(packed);
+                args.push(groups);
             }
             "heads" | "found" | "stats" => {
                 keys.extend(words.iter().map(|w| self.names.key(w).into_bytes()))
@@ -203,9 +206,10 @@ impl Bench {
             .unwrap()
     }
 
-    /// Keys and packed argument of one group of an offer: `q -1000:m1(a) 5:m2(b) name=n mode=NX
-    /// format=legacy order_list=off`. `each` sends delays as an array even if all are equal.
-    fn group(&self, words: &[&str]) -> (Vec<Vec<u8>>, Vec<u8>) {
+    /// Keys of one group of an offer, and its values behind those packed before: `q -1000:m1(a)
+    /// 5:m2(b) name=n mode=NX format=legacy order_list=off`. `each` sends delays as an array even if
+    /// all are equal.
+    fn group(&self, words: &[&str], count: &mut usize, packed: &mut Vec<u8>) -> Vec<Vec<u8>> {
         let option = |key: &str| words.iter().find_map(|word| word.strip_prefix(key));
         let messages: Vec<(i64, Vec<u8>)> = words[1..]
             .iter()
@@ -217,38 +221,32 @@ impl Bench {
         let mut roles = vec!["destination", "timeout", "list", "queue"];
         roles.extend(name.iter().flat_map(|_| ["names", "ids"]));
         let key = |role: &&str| self.names.key(&format!("{prefix}{role}")).into_bytes();
-        let keys = roles.iter().map(key).collect();
 
-        let mut packed = vec![0x90 | if name.is_some() { 6 } else { 4 }];
-        pack_text(
-            &mut packed,
-            self.names.key(&format!("{prefix}destination")).as_bytes(),
-        );
-        match (option("format="), option("order_list=")) {
-            (None, None) => pack_text(&mut packed, b""),
-            (format, order_list) => {
-                pack_array(&mut packed, 2);
-                pack_text(&mut packed, format.unwrap_or("modern").as_bytes());
-                pack_text(&mut packed, order_list.unwrap_or("").as_bytes());
+        let configured = [option("format="), option("order_list=")];
+        if name.is_some() || configured != [None, None] {
+            pack_array(packed, if name.is_some() { 5 } else { 3 });
+            pack_int(packed, messages.len() as i64);
+            for word in configured {
+                pack_text(packed, word.unwrap_or("").as_bytes());
             }
-        }
-        if words.contains(&"each") || messages.iter().any(|(delay, _)| *delay != messages[0].0) {
-            pack_array(&mut packed, messages.len());
-            messages
-                .iter()
-                .for_each(|(delay, _)| pack_int(&mut packed, *delay));
+            if let Some(name) = name {
+                pack_text(packed, &self.names.bytes(name));
+                pack_text(packed, option("mode=").unwrap_or("").as_bytes());
+            }
         } else {
-            pack_int(&mut packed, messages[0].0);
+            pack_int(packed, messages.len() as i64);
         }
-        pack_array(&mut packed, messages.len());
-        messages
-            .iter()
-            .for_each(|(_, member)| pack_text(&mut packed, member));
-        if let Some(name) = name {
-            pack_text(&mut packed, &self.names.bytes(name));
-            pack_text(&mut packed, option("mode=").unwrap_or("").as_bytes());
+        let delays = messages.iter().map(|(delay, _)| *delay);
+        if words.contains(&"each") || delays.clone().any(|delay| delay != messages[0].0) {
+            pack_array(packed, messages.len());
+            delays.for_each(|delay| pack_int(packed, delay));
+        } else {
+            pack_int(packed, messages[0].0);
         }
-        (keys, packed)
+        let members = messages.iter().map(|(_, member)| member);
+        members.for_each(|member| pack_text(packed, member));
+        *count += 2 + messages.len();
+        roles.iter().map(key).collect()
     }
 
     /// The whole keyspace but for the call key.

@@ -145,7 +145,7 @@ fn publications() {
     bench.returns("quarantine_restore bad2", "OK :1 :1");
     bench.returns("quarantine_restore bad", "OK :1 :1");
     bench.returns("remove bad", "OK :1");
-    bench.returns("offer q -8000000000000:m5(e)", "OK :0");
+    bench.returns("offer q -8000000000000:m5(e)", "OK");
     bench.returns("remove bad2", "OK :1");
     bench.returns(
         "reschedule 8000000000000 #5 -7000000000000",
@@ -221,7 +221,7 @@ fn pauses_end() {
         &format!("OK '' '' :{ended_ms} :0 :0 :0 1 :1"),
     );
     bench.returns("pause 0", "OK");
-    bench.returns("offer q 0:m2(b)", "OK :1");
+    bench.returns("offer q 0:m2(b)", "OK :0 :1");
     bench.returns("resume", "OK :1");
 }
 

@@ -230,7 +230,7 @@ fn used(code: &str, source: &str) -> (usize, bool) {
         if line.contains(&format!("= {source}")) && !line.contains(&format!("{source}[")) {
             (last, open) = (1, true);
         }
-        if line.contains(&format!("unpack({source}, ")) && line.contains("key") {
+        if line.contains(&format!("{source}[key]")) {
             (last, open) = (last + 1, true);
         }
     }

@@ -135,14 +135,14 @@ fn rows() {
             "recorded by the first offer",
             "",
             "offer q -9000000000000:m1(a) order_list=off / q -9000000000001:m2(b)",
-            "OK :1 :0",
+            "OK :0 :1",
             "timeout m1(a)=9000000000000 m2(b)=9000000000001; queue name=$q order_list=off",
         ),
         (
             "by a named one too, and legacy with it",
             "",
             "offer q -9000000000000:m1(a) name=n order_list=off format=legacy",
-            "OK :1",
+            "OK :0 :1",
             "timeout l1(a)=9000000000000; queue name=$q order_list=off format=legacy
              names n=9000000000000-0000000000000001; ids 0000000000000001=n",
         ),
@@ -150,28 +150,28 @@ fn rows() {
             "not while messages are pending",
             "timeout m1(a)=1; list m1(a)",
             "offer q -9000000000000:m2(b) order_list=off",
-            "OK :0",
+            "OK",
             "timeout m1(a)=1 m2(b)=9000000000000; list m1(a) m2(b); queue name=$q",
         ),
         (
             "what is recorded holds whatever the caller thinks",
             "queue name=$q order_list=off",
             "offer q -9000000000000:m1(a) order_list=on",
-            "OK :1",
+            "OK :0 :1",
             "timeout m1(a)=9000000000000; queue name=$q order_list=off",
         ),
         (
             "nothing is recorded where nothing is stored",
             "timeout !string",
             "offer q -9000000000000:m1(a) order_list=off",
-            "OK WRONGTYPE_@timeout",
+            "OK :0 WRONGTYPE_@timeout",
             "timeout !string",
         ),
         (
             "the list's type, which the transfer would stop at",
             "list !string; queue name=$q order_list=off",
             "offer q -9000000000000:m1(a)",
-            "OK WRONGTYPE_@list",
+            "OK :0 WRONGTYPE_@list",
             "list !string; queue name=$q order_list=off",
         ),
         (
@@ -496,13 +496,16 @@ fn out_of_memory() {
     ] {
         let reply = bench.run(call);
         assert!(
-            reply.starts_with("OK OOM_command_not_allowed"),
+            reply.starts_with("OK :0 OOM_command_not_allowed"),
             "{call}: {reply}"
         );
         bench.then(given, call);
     }
     let reply = bench.run("offer p -9000000000000:m3(b) order_list=off");
-    assert!(reply.starts_with("OK OOM_command_not_allowed"), "{reply}");
+    assert!(
+        reply.starts_with("OK :0 OOM_command_not_allowed"),
+        "{reply}"
+    );
     bench.then(given, "a new queue");
     assert_eq!(bench.run("settle 1"), "NOT");
     bench.number += 1;
@@ -519,7 +522,7 @@ fn large_groups() {
         .collect();
     bench.returns(
         &format!("offer q {} order_list=off", call.join(" ")),
-        "OK :1",
+        "OK :0 :1",
     );
     assert_eq!(bench.redis("ZCARD @timeout").int(), 2500);
     assert_eq!(bench.redis("EXISTS @list").int(), 0);

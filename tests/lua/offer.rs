@@ -12,35 +12,35 @@ fn rows() {
             "one into nothing is the head and claims the name",
             "",
             "offer q -9000000000000:m1(a)",
-            "OK :1",
+            "OK :0 :1",
             "timeout m1(a)=9000000000000; list m1(a); queue name=$q",
         ),
         (
             "later than the head",
             "timeout m1(a)=1000; list m1(a); queue name=$q",
             "offer q -9000000000000:m2(b)",
-            "OK :0",
+            "OK",
             "timeout m1(a)=1000 m2(b)=9000000000000; list m1(a) m2(b); queue name=$q",
         ),
         (
             "as late as the head, after it by bytes",
             "timeout m1(a)=9000000000000; list m1(a)",
             "offer q -9000000000000:m2(b)",
-            "OK :0",
+            "OK",
             "timeout m1(a)=9000000000000 m2(b)=9000000000000; list m1(a) m2(b); queue name=$q",
         ),
         (
             "as late as the head, before it by bytes",
             "timeout m2(b)=9000000000000; list m2(b)",
             "offer q -9000000000000:m1(a)",
-            "OK :1",
+            "OK :0 :1",
             "timeout m1(a)=9000000000000 m2(b)=9000000000000; list m2(b) m1(a); queue name=$q",
         ),
         (
             "a negative, a fractional and an infinite head of others",
             "timeout m7(x)=-5 m8(y)=9000000000000.5 m9(z)=inf",
             "offer q -9000000000000:m1(a)",
-            "OK :0",
+            "OK",
             "timeout m7(x)=-5 m1(a)=9000000000000 m8(y)=9000000000000.5 m9(z)=inf
              list m1(a); queue name=$q",
         ),
@@ -48,14 +48,14 @@ fn rows() {
             "only an infinite head",
             "timeout m9(z)=inf",
             "offer q -9000000000000:m1(a)",
-            "OK :1",
+            "OK :0 :1",
             "timeout m1(a)=9000000000000 m9(z)=inf; list m1(a); queue name=$q",
         ),
         (
             "several delays in one group",
             "",
             "offer q -9000000000003:m1(a) -9000000000001:m2(b) -9000000000001:m3(c)",
-            "OK :1",
+            "OK :0 :1",
             "timeout m2(b)=9000000000001 m3(c)=9000000000001 m1(a)=9000000000003
              list m1(a) m2(b) m3(c); queue name=$q",
         ),
@@ -63,21 +63,21 @@ fn rows() {
             "equal delays as an array",
             "",
             "offer q each -9000000000001:m1(a) -9000000000001:m2(b)",
-            "OK :1",
+            "OK :0 :1",
             "timeout m1(a)=9000000000001 m2(b)=9000000000001; list m1(a) m2(b); queue name=$q",
         ),
         (
             "the greatest due time, to the digit",
             "",
             "offer q -999999999999999:m1(a)",
-            "OK :1",
+            "OK :0 :1",
             "timeout m1(a)=999999999999999; list m1(a); queue name=$q",
         ),
         (
             "payloads of no byte, zero byte, CR LF",
             "",
             "offer q -9000000000000:m1() -9000000000000:m2(\\x00) -9000000000000:m3(\\r\\n)",
-            "OK :1",
+            "OK :0 :1",
             "timeout m1()=9000000000000 m2(\\x00)=9000000000000 m3(\\r\\n)=9000000000000
              list m1() m2(\\x00) m3(\\r\\n); queue name=$q",
         ),
@@ -85,14 +85,14 @@ fn rows() {
             "legacy is recorded and written",
             "",
             "offer q -9000000000000:m1(a) format=legacy",
-            "OK :1",
+            "OK :0 :1",
             "timeout l1(a)=9000000000000; list l1(a); queue name=$q format=legacy",
         ),
         (
             "recorded legacy holds whatever the caller thinks",
             "queue name=$q format=legacy",
             "offer q -9000000000000:m1(a) format=modern / q -9000000000001:m2(b)",
-            "OK :1 :0",
+            "OK :0 :1",
             "timeout l1(a)=9000000000000 l2(b)=9000000000001; list l1(a) l2(b)
              queue name=$q format=legacy",
         ),
@@ -100,35 +100,35 @@ fn rows() {
             "modern is what is recorded by recording nothing",
             "",
             "offer q -9000000000000:m1(a) format=modern",
-            "OK :1",
+            "OK :0 :1",
             "timeout m1(a)=9000000000000; list m1(a); queue name=$q",
         ),
         (
             "the keys belong to another name",
             "queue name=other",
             "offer q -9000000000000:m1(a)",
-            "OK BADQUEUE_other",
+            "OK :0 BADQUEUE_other",
             "queue name=other",
         ),
         (
             "an id that is pending already",
             "timeout m1(a)=1000; list m1(a) m9(z)",
             "offer q -9000000000000:m1(a)",
-            "OK CLASH",
+            "OK :0 CLASH",
             "timeout m1(a)=1000; list m1(a) m9(z)",
         ),
         (
             "one member twice in a group",
             "",
             "offer q -9000000000000:m1(a) -9000000000000:m1(a)",
-            "OK INTERNAL_id_clash",
+            "OK :0 INTERNAL_id_clash",
             "timeout m1(a)=9000000000000; list m1(a) m1(a)",
         ),
         (
             "a wrong type fails its own group only",
             "p.list !string",
             "offer q -9000000000000:m1(a) / p -9000000000000:m2(b) / q -8000000000000:m3(c)",
-            "OK :1 WRONGTYPE_@p.list :1",
+            "OK :0 :1 :1 WRONGTYPE_@p.list :2 :1",
             "timeout m3(c)=8000000000000 m1(a)=9000000000000; list m1(a) m3(c); queue name=$q
              p.list !string",
         ),
@@ -136,28 +136,28 @@ fn rows() {
             "the destination's type",
             "destination !string",
             "offer q -9000000000000:m1(a)",
-            "OK WRONGTYPE_@destination",
+            "OK :0 WRONGTYPE_@destination",
             "destination !string",
         ),
         (
             "the zset's type",
             "timeout !string",
             "offer q -9000000000000:m1(a)",
-            "OK WRONGTYPE_@timeout",
+            "OK :0 WRONGTYPE_@timeout",
             "timeout !string",
         ),
         (
             "the list's type",
             "list !string",
             "offer q -9000000000000:m1(a) -9000000000000:m2(b)",
-            "OK WRONGTYPE_@list",
+            "OK :0 WRONGTYPE_@list",
             "list !string",
         ),
         (
             "the queue hash's type",
             "queue !string",
             "offer q -9000000000000:m1(a)",
-            "OK WRONGTYPE_@queue",
+            "OK :0 WRONGTYPE_@queue",
             "queue !string",
         ),
     ];
@@ -171,7 +171,7 @@ fn names() {
             "a new name",
             "",
             "offer q -9000000000000:m1(a) name=n",
-            "OK :1",
+            "OK :0 :1",
             "timeout m1(a)=9000000000000; list m1(a); queue name=$q
              names n=9000000000000-0000000000000001; ids 0000000000000001=n",
         ),
@@ -179,7 +179,7 @@ fn names() {
             "a legacy member goes by the same id",
             "queue name=$q format=legacy",
             "offer q -9000000000000:m1(a) name=n",
-            "OK :1",
+            "OK :0 :1",
             "timeout l1(a)=9000000000000; list l1(a); queue name=$q format=legacy
              names n=9000000000000-0000000000000001; ids 0000000000000001=n",
         ),
@@ -188,7 +188,7 @@ fn names() {
             "timeout m1(a)=1000 m2(b)=9000000000000; list m1(a) m2(b)
              names n=1000-0000000000000001; ids 0000000000000001=n",
             "offer q -9000000000001:m3(c) name=n",
-            "OK :0",
+            "OK",
             "timeout m2(b)=9000000000000 m3(c)=9000000000001; list m2(b) m3(c); queue name=$q
              names n=9000000000001-0000000000000003; ids 0000000000000003=n",
         ),
@@ -196,7 +196,7 @@ fn names() {
             "the name of a message that is gone",
             "names n=1000-0000000000000001; ids 0000000000000001=n",
             "offer q -9000000000001:m3(c) name=n mode=NX",
-            "OK :1",
+            "OK :0 :1",
             "timeout m3(c)=9000000000001; list m3(c); queue name=$q
              names n=9000000000001-0000000000000003; ids 0000000000000003=n",
         ),
@@ -205,7 +205,7 @@ fn names() {
             "timeout m1(a)=1000; list m1(a)
              names n=1000-0000000000000001; ids 0000000000000001=n",
             "offer q -9000000000001:m3(c) name=n mode=NX",
-            "OK :2",
+            "OK :0 :2",
             "timeout m1(a)=1000; list m1(a)
              names n=1000-0000000000000001; ids 0000000000000001=n",
         ),
@@ -213,7 +213,7 @@ fn names() {
             "XX finds none, although the name is in the hash",
             "names n=1000-0000000000000001; ids 0000000000000001=n",
             "offer q -9000000000001:m3(c) name=n mode=XX",
-            "OK :2",
+            "OK :0 :2",
             "names n=1000-0000000000000001; ids 0000000000000001=n",
         ),
         (
@@ -221,7 +221,7 @@ fn names() {
             "timeout m1(a)=1000; list m1(a)
              names n=1000-0000000000000001; ids 0000000000000001=n",
             "offer q -9000000000001:m3(c) name=n mode=XX",
-            "OK :1",
+            "OK :0 :1",
             "timeout m3(c)=9000000000001; list m3(c); queue name=$q
              names n=9000000000001-0000000000000003; ids 0000000000000003=n",
         ),
@@ -229,7 +229,7 @@ fn names() {
             "a name of any bytes, and a name that holds nonsense",
             "names \\x00\\r\\n=nonsense",
             "offer q -9000000000001:m3(c) name=\\x00\\r\\n",
-            "OK :1",
+            "OK :0 :1",
             "timeout m3(c)=9000000000001; list m3(c); queue name=$q
              names \\x00\\r\\n=9000000000001-0000000000000003
              ids 0000000000000003=\\x00\\r\\n",
@@ -239,7 +239,7 @@ fn names() {
             "timeout m1(a)=1000 m3(c)=2000; list m1(a) m3(c)
              names n=1000-0000000000000001; ids 0000000000000001=n",
             "offer q -9000000000001:m3(c) name=n",
-            "OK CLASH",
+            "OK :0 CLASH",
             "timeout m1(a)=1000 m3(c)=2000; list m1(a) m3(c)
              names n=1000-0000000000000001; ids 0000000000000001=n",
         ),
@@ -247,21 +247,21 @@ fn names() {
             "the names' type",
             "names !string",
             "offer q -9000000000001:m3(c) name=n",
-            "OK WRONGTYPE_@names",
+            "OK :0 WRONGTYPE_@names",
             "names !string",
         ),
         (
             "the ids' type",
             "ids !string",
             "offer q -9000000000001:m3(c) name=n",
-            "OK WRONGTYPE_@ids",
+            "OK :0 WRONGTYPE_@ids",
             "ids !string",
         ),
         (
             "plain and named in one call, two queues",
             "",
             "offer q -9000000000001:m1(a) / p -9000000000002:m2(b) name=n / q -9000000000003:m3(c)",
-            "OK :1 :1 :0",
+            "OK :0 :1 :1 :1",
             "timeout m1(a)=9000000000001 m3(c)=9000000000003; list m1(a) m3(c); queue name=$q
              p.timeout m2(b)=9000000000002; p.list m2(b); p.queue name=$p
              p.names n=9000000000002-0000000000000002; p.ids 0000000000000002=n",
@@ -279,7 +279,7 @@ fn stale_names_are_swept() {
          ids 0000000000000001=n 0000000000000005=s 0000000000000006=t",
     );
     for id in 10..60 {
-        bench.returns(&format!("offer q -9000000000000:m{id}(b) name=k"), "OK :0");
+        bench.returns(&format!("offer q -9000000000000:m{id}(b) name=k"), "OK");
     }
     bench.then(
         "timeout m1(a)=1000 m59(b)=9000000000000; list m1(a) m59(b); queue name=$q
@@ -295,7 +295,7 @@ fn due_times() {
     let mut bench = Bench::new("");
     for (delay, from_now_ms) in [("0", 0), ("1800000", 1_800_000), ("-1", 0), ("-1000", 0)] {
         bench.client.call(&["FLUSHDB"]).unwrap();
-        bench.returns(&format!("offer q {delay}:m1(a)"), "OK :1");
+        bench.returns(&format!("offer q {delay}:m1(a)"), "OK :0 :1");
         let score = bench.redis("ZSCORE @timeout m1(a)").int();
         assert_eq!(
             score,
@@ -313,7 +313,7 @@ fn large_groups() {
     let call: Vec<String> = (0..2500)
         .map(|id| format!("-{}:m{id}(x{id})", due(id)))
         .collect();
-    bench.returns(&format!("offer q {}", call.join(" ")), "OK :1");
+    bench.returns(&format!("offer q {}", call.join(" ")), "OK :0 :1");
     let mut by_due: Vec<u64> = (0..2500).collect();
     by_due.sort_by_key(|id| due(*id));
     let pending = by_due.iter().map(|id| format!("m{id}(x{id})={}", due(*id)));
@@ -344,16 +344,19 @@ fn publications() {
     subscriber.call(&["SUBSCRIBE", &mine]).unwrap();
     subscriber.call(&["SUBSCRIBE", &other]).unwrap();
 
-    bench.returns("offer q -9000000000005:m1(a)", "OK :1");
-    bench.returns("offer q -9000000000006:m2(b) -9000000000007:m3(c)", "OK :0");
-    bench.returns("offer q -9000000000004:m4(a) -9000000000003:m5(b)", "OK :1");
+    bench.returns("offer q -9000000000005:m1(a)", "OK :0 :1");
+    bench.returns("offer q -9000000000006:m2(b) -9000000000007:m3(c)", "OK");
     bench.returns(
-        "offer q -9000000000003:m6(c) / p -9000000000001:m7(d)",
+        "offer q -9000000000004:m4(a) -9000000000003:m5(b)",
         "OK :0 :1",
     );
-    bench.returns("offer q -9000000000002:m8(c) name=n", "OK :1");
-    bench.returns("offer q -9000000000009:m9(c) name=n", "OK :0");
-    bench.returns("offer q -9000000000009:m9(c)", "OK CLASH");
+    bench.returns(
+        "offer q -9000000000003:m6(c) / p -9000000000001:m7(d)",
+        "OK :1 :1",
+    );
+    bench.returns("offer q -9000000000002:m8(c) name=n", "OK :0 :1");
+    bench.returns("offer q -9000000000009:m9(c) name=n", "OK");
+    bench.returns("offer q -9000000000009:m9(c)", "OK :0 CLASH");
     bench.redis("PUBLISH nobody end");
     bench.client.call(&["PUBLISH", &mine, "end"]).unwrap();
 
@@ -388,7 +391,7 @@ fn out_of_memory() {
     ] {
         let reply = bench.run(call);
         assert!(
-            reply.starts_with("OK OOM_command_not_allowed"),
+            reply.starts_with("OK :0 OOM_command_not_allowed"),
             "{call}: {reply}"
         );
         bench.then(given, call);
