@@ -82,6 +82,9 @@ impl Store {
             let wanted = count - taken.len();
             let round = async {
                 let first = self.first(queue, wanted).await?;
+                if first.is_empty() {
+                    return Ok((true, Vec::new()));
+                }
                 let all = first.len() < wanted;
                 let (full, payloads) = self.take(queue, first, &taken).await?;
                 Ok((full || all, payloads))
