@@ -235,6 +235,13 @@ impl Connection {
             if stopping && all_read {
                 self.waits = Waits::End;
             }
+            if self.output.bytes.len() > self.limits.output_bytes_max + OUTPUT_HIGH {
+                tracing::debug!(
+                    client = client.addr,
+                    "cut off: its replies exceed server.output_bytes_max"
+                );
+                return;
+            }
             // Nearly always the socket takes all of it now, and nothing has to be waited for.
             if self.writes()
                 && let Some(wrote) =
@@ -244,18 +251,12 @@ impl Connection {
                     Ok(bytes) => self.wrote(bytes),
                     Err(_) => return,
                 }
+                self.output.let_go();
             }
             let done = self.pending.is_empty() && self.call.is_none();
             let writes = self.writes();
             if self.waits == Waits::End && done && !writes {
                 break;
-            }
-            if self.output.bytes.len() > self.limits.output_bytes_max + OUTPUT_HIGH {
-                tracing::debug!(
-                    client = client.addr,
-                    "cut off: its replies exceed server.output_bytes_max"
-                );
-                return;
             }
             self.share.set(self.held());
             let wants = self.waits == Waits::Bytes && self.takes_more();

@@ -206,7 +206,7 @@ impl Bench {
             .unwrap()
     }
 
-    /// Keys of one group of an offer, and its values behind those packed before: `q -1000:m1(a)
+    /// Keys of one group of an offer; its values go behind those packed before: `q -1000:m1(a)
     /// 5:m2(b) name=n mode=NX format=legacy order_list=off`. `each` sends delays as an array even
     /// if all are equal.
     fn group(&self, words: &[&str], count: &mut usize, packed: &mut Vec<u8>) -> Vec<Vec<u8>> {
