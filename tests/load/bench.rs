@@ -32,6 +32,7 @@ mod support;
 )]
 mod jvm;
 
+mod charts;
 mod connections;
 mod crowd;
 mod drain;
@@ -47,14 +48,14 @@ mod meter;
 mod million;
 mod normal;
 mod offers;
-//mod plots;
+mod plots;
 mod producer;
 mod redisson;
 mod report;
 mod resp;
 mod servers;
 mod sides;
-//mod svg;
+mod svg;
 
 use figures::{Finished, Row, Run};
 
@@ -192,7 +193,7 @@ fn work(options: &Options) -> Outcome<bool> {
         report::markdown(&run);
     }
     if let Some(dir) = &options.plots {
-        //plots::draw(&run, dir)?;
+        plots::draw(&run, dir)?;
     }
     Ok(good)
 }
@@ -231,7 +232,11 @@ fn measure(options: &Options) -> Outcome<(Run, bool)> {
 fn usage() -> String {
     let mut text = "cargo bench --bench load -- [option ...] [row ...]\nRows:\n".to_owned();
     for (name, what, other, _) in ROWS {
-        let beside = if other.is_empty() { "" } else { "; beside it: " };
+        let beside = if other.is_empty() {
+            ""
+        } else {
+            "; beside it: "
+        };
         text += &format!("  {name:<18} {what}{beside}{other}\n");
     }
     text += "Options:\n  \

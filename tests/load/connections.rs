@@ -30,7 +30,10 @@ pub fn run(scale: Scale) -> Outcome<Row> {
     let redis = Redis::start()?;
     let limit = (idle + FILES).to_string();
     let settings = ["CLIENTS_MAX", "CLIENTS_PER_ADDRESS_MAX"].map(|name| format!("SERVER__{name}"));
-    let broker = Broker::start(&redis, &settings.each_ref().map(|name| (&name[..], &limit[..])))?;
+    let broker = Broker::start(
+        &redis,
+        &settings.each_ref().map(|name| (&name[..], &limit[..])),
+    )?;
     let (mut with, mut without, mut rss) = (Vec::new(), Vec::new(), Vec::new());
     let mut acknowledged = 0;
     for _ in 0..scale.pick(3, 1) {
@@ -51,7 +54,9 @@ pub fn run(scale: Scale) -> Outcome<Row> {
         let both = Measure::both(name, with.iter().map(of), without.iter().map(of));
         measures.push(both.target(target));
     }
-    let size = broker.connect()?.call(&[b"DQ.SIZE", normal::QUEUE.as_bytes()])?;
+    let size = broker
+        .connect()?
+        .call(&[b"DQ.SIZE", normal::QUEUE.as_bytes()])?;
     let stored = size.int()? as usize;
     let missing = stored != acknowledged;
     let fault = missing.then(|| format!("{acknowledged} acknowledged and {stored} stored"));

@@ -7,8 +7,14 @@ use crate::servers::Redis;
 use crate::{Outcome, Scale};
 
 const MODES: [(&str, &[&str]); 3] = [
-    ("always", &["--appendonly", "yes", "--appendfsync", "always"]),
-    ("everysec", &["--appendonly", "yes", "--appendfsync", "everysec"]),
+    (
+        "always",
+        &["--appendonly", "yes", "--appendfsync", "always"],
+    ),
+    (
+        "everysec",
+        &["--appendonly", "yes", "--appendfsync", "everysec"],
+    ),
     ("no file", &["--appendonly", "no"]),
 ];
 
@@ -42,7 +48,10 @@ pub fn run(scale: Scale) -> Outcome<Row> {
     for ((name, _), mode) in MODES.iter().zip(modes) {
         measures.extend([
             Measure::broker(format!("{name}: offers/s"), mode.per_second.into_iter()),
-            Measure::broker(format!("{name}: one client, p50 us"), mode.alone_us.into_iter()),
+            Measure::broker(
+                format!("{name}: one client, p50 us"),
+                mode.alone_us.into_iter(),
+            ),
             Measure::broker(format!("{name}: late p50 ms"), mode.late_p50_ms.into_iter()),
             Measure::broker(format!("{name}: late p99 ms"), mode.late_p99_ms.into_iter()),
         ]);

@@ -214,7 +214,10 @@ fn play(scale: Scale, scene: &Scene) -> Outcome<Found> {
     let mut faults = Vec::new();
     let acknowledged: usize = with.iter().chain(&without).map(|w| w.acknowledged).sum();
     thread::sleep(SETTLE);
-    let stored = broker.connect()?.call(&[b"DQ.SIZE", normal::QUEUE.as_bytes()])?.int()? as usize;
+    let stored = broker
+        .connect()?
+        .call(&[b"DQ.SIZE", normal::QUEUE.as_bytes()])?
+        .int()? as usize;
     if stored != acknowledged {
         faults.push(format!("{acknowledged} acknowledged and {stored} stored"));
     }

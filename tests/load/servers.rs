@@ -177,7 +177,7 @@ impl Broker {
         }
         let url = format!("redis://127.0.0.1:{}", redis.port);
         let child = command
-            .args(["--listen", "127.0.0.1:0", "--http", "", "--log", "warn"])
+            .args(["--listen", "127.0.0.1:0", "--http", "", "--log", "error"])
             .args(["--redis", &url, "--config"])
             .arg(&path)
             .envs(

@@ -18,14 +18,17 @@ pub enum Side {
 }
 
 pub struct Scene {
-    pub redis: Redis,
+    /// First, so that it ends first, and no link of it breaks.
     deliverer: Deliverer,
+    pub redis: Redis,
 }
 
 enum Deliverer {
     Broker(Broker),
     /// Held for as long as it is to deliver.
-    Redisson { _running: Redisson },
+    Redisson {
+        _running: Redisson,
+    },
 }
 
 impl Scene {
@@ -48,7 +51,7 @@ impl Scene {
                 Deliverer::Redisson { _running }
             }
         };
-        Ok(Scene { redis, deliverer })
+        Ok(Scene { deliverer, redis })
     }
 
     pub fn producer(&self) -> Outcome<Producer> {
