@@ -3,7 +3,7 @@
 //! Knows no row and no file. Keeps: each bar has its figure as text, each axis its unit.
 
 use crate::figures::Curve;
-use crate::report::{grouped, shown};
+use crate::report::{grouped, ratio, shown};
 use crate::svg::{Anchor, FAINT, GRID, INK, Svg};
 
 const BROKER: &str = "#0969da";
@@ -57,14 +57,14 @@ impl Bars {
         if self.entries.iter().any(|entry| entry.other.is_some()) {
             x = svg.key((x, 58.0), OTHER, self.other);
         }
-        svg.line((x, 58.0), (x + 12.0, 58.0), AIM, 2.0);
-        svg.text((x + 18.0, 58.0), Anchor::Start, 13, INK, "aim");
+        svg.line((x + 2.0, 46.0), (x + 2.0, 61.0), AIM, 2.0);
+        svg.text((x + 10.0, 58.0), Anchor::Start, 13, INK, "aim");
 
         let axis = self.axis();
         for tick in axis.ticks() {
             let at = axis.at(tick);
             svg.line((at, TOP - 8.0), (at, bottom - 6.0), GRID, 1.0);
-            let text = format!("{}{}", grouped(tick), self.unit);
+            let text = format!("{}{}", plain(tick), self.unit);
             svg.text((at, bottom + 12.0), Anchor::Middle, 12, FAINT, &text);
         }
         let mut y = TOP;
@@ -78,7 +78,7 @@ impl Bars {
                 svg.rect(LEFT, y, end - LEFT, BAR, color);
                 let mut text = format!("{}{}", grouped(value), self.unit);
                 if let (BROKER, Some(other)) = (color, entry.other) {
-                    text += &format!("  ({} x)", shown(entry.broker / other));
+                    text += &format!("  ({} x)", ratio(entry.broker / other));
                 }
                 // Beside the line of the aim, if that is where it would stand.
                 let aim = entry
@@ -113,6 +113,15 @@ impl Bars {
             from: LEFT,
             to: WIDTH - RIGHT,
         }
+    }
+}
+
+/// Of an axis: no zeros at the end.
+fn plain(tick: f64) -> String {
+    if tick < 1.0 {
+        format!("{tick}")
+    } else {
+        grouped(tick)
     }
 }
 
@@ -173,7 +182,7 @@ const LATE: Scale = Scale::Log(0.1, 1000.0);
 impl Curves<'_> {
     pub fn svg(&self) -> String {
         let bottom = TOP + 22.0 + PANEL_HEIGHT;
-        let mut svg = Svg::new(WIDTH, bottom + 46.0);
+        let mut svg = Svg::new(WIDTH, bottom + 76.0);
         svg.text((20.0, 32.0), Anchor::Start, 17, INK, self.title);
         let x = svg.key((20.0, 58.0), BROKER, "Delay Broker");
         if self
@@ -204,7 +213,7 @@ impl Panel<'_> {
         for tick in axis.ticks() {
             let at = axis.at(tick);
             svg.line((at, up(1.0)), (at, bottom), GRID, 1.0);
-            let text = format!("{} ms", shown(tick));
+            let text = format!("{} ms", plain(tick));
             svg.text((at, bottom + 18.0), Anchor::Middle, 12, FAINT, &text);
         }
         for part in [0.0, 0.25, 0.5, 0.75, 1.0] {
@@ -249,10 +258,9 @@ impl Panel<'_> {
                 shown(p99),
                 shown(*max)
             );
-            let y = bottom - 32.0 + number as f64 * 18.0;
-            svg.rect(axis.to - 208.0, y - 12.0, 208.0, 17.0, "#ffffff");
-            svg.rect(axis.to - 204.0, y - 9.0, 10.0, 10.0, color);
-            svg.text((axis.to - 189.0, y), Anchor::Start, 12, INK, &text);
+            let y = bottom + 42.0 + number as f64 * 18.0;
+            svg.rect(axis.from, y - 9.0, 10.0, 10.0, color);
+            svg.text((axis.from + 16.0, y), Anchor::Start, 12, INK, &text);
         }
     }
 }

@@ -174,7 +174,7 @@ fn attempt(side: Side, shape: &Shape, patience: u64) -> Outcome<Option<Drained>>
         longest_ms,
         received: receipts.len(),
         out_of_order: out_of_order(&messages, &receipts),
-        faults: judge(&messages, &receipts, EVER).faults,
+        faults: judge(&messages, &receipts, EVER).faults(),
     }))
 }
 

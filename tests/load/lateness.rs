@@ -1,16 +1,13 @@
 //! How late messages reach a consumer: from the due time to the moment BLPOP returns it.
 //!
-//! In the busy rows messages are offered all the while, each a few milliseconds after the one
-//! before, at a pace that does not wait for anybody. Keeps: every message is accounted for.
+//! In the busy rows messages are offered all the while, at a pace that waits for nobody. Keeps: every message is accounted for.
 
-use std::ops::Range;
-use std::thread;
 use std::time::Duration;
 
 use crate::figures::{Curve, Measure, Row, percentile};
 use crate::messages::{EVER, Judged, Message, Random, Receipt, judge, now_us};
 use crate::meter::Meter;
-use crate::producer::{Due, Producer, keys};
+use crate::producer::{Due, keys};
 use crate::servers::{NO_FILE, Redis};
 use crate::sides::{Scene, Side, in_turns};
 use crate::{Outcome, Scale};
@@ -56,39 +53,40 @@ pub fn many_queues(scale: Scale) -> Outcome<Row> {
 
 /// The broker's, with these arguments of Redis: p50 and p99 in milliseconds, and faults.
 pub fn with_redis(scale: Scale, args: &[&str]) -> Outcome<([f64; 2], Vec<String>)> {
-    let judged = round(&alone(scale), Side::Broker, args)?;
+    let (judged, faults) = round(&alone(scale), Side::Broker, args)?;
     let figures = [0.5, 0.99].map(|part| percentile(&judged.lateness_ms, part));
-    Ok((figures, judged.faults))
+    Ok((figures, faults))
 }
 
 fn run(shape: &Shape) -> Outcome<Row> {
     let one = |side| round(shape, side, NO_FILE);
     let mut turns = in_turns(Side::Broker, shape.rounds, shape.rounds, one)?;
-    let mut row = turns.row(|judged| std::mem::take(&mut judged.faults));
-    let (broker, other) = (&turns.broker, &turns.other);
+    let mut row = turns.row(|(_, faults)| std::mem::take(faults));
+    let [broker, other] = [&turns.broker, &turns.other].map(|side| side.iter().map(|one| &one.0));
     let names = ["p50 ms", "p99 ms", "max ms"];
     for ((name, part), target) in names.into_iter().zip([0.5, 0.99, 1.0]).zip(shape.targets) {
         let of = |judged: &Judged| percentile(&judged.lateness_ms, part);
-        let measure = Measure::both(name, broker.iter().map(of), other.iter().map(of));
+        let measure = Measure::both(name, broker.clone().map(of), other.clone().map(of));
         row.measures.push(measure.target(target));
     }
     let both = |name, of: fn(&Judged) -> f64| {
-        Measure::both(name, broker.iter().map(of), other.iter().map(of))
+        Measure::both(name, broker.clone().map(of), other.clone().map(of))
     };
     row.measures.extend([
         both("early", |judged| judged.early as f64).target("0"),
         both("received", |judged| judged.lateness_ms.len() as f64),
     ]);
-    row.curves.push(curve(broker, other));
+    let late = |judged: &Judged| judged.lateness_ms.clone();
+    let curve = Curve::of(
+        broker.flat_map(late).collect(),
+        other.flat_map(late).collect(),
+    );
+    row.curves.push(curve);
     Ok(row)
 }
 
-fn curve(broker: &[Judged], other: &[Judged]) -> Curve {
-    let all = |side: &[Judged]| side.iter().flat_map(|j| j.lateness_ms.clone()).collect();
-    Curve::of(all(broker), all(other))
-}
-
-fn round(shape: &Shape, side: Side, args: &[&str]) -> Outcome<Judged> {
+/// Also what broke a promise.
+fn round(shape: &Shape, side: Side, args: &[&str]) -> Outcome<(Judged, Vec<String>)> {
     let names: Vec<String> = (0..shape.queues).map(|n| format!("late:{n}")).collect();
     let scene = Scene::with(side, &names, args)?;
     let mut producer = scene.producer()?;
@@ -113,13 +111,15 @@ fn round(shape: &Shape, side: Side, args: &[&str]) -> Outcome<Judged> {
         producer.offer(&mut messages, Due::At)?;
         Ok((start_ms + shape.seconds * 1000 + PATIENCE_MS) * 1000)
     })?;
-    let mut judged = judge(&messages, &receipts, EVER);
-    judged.faults.extend(left_over(&scene.redis, &names)?);
-    Ok(judged)
+    let judged = judge(&messages, &receipts, EVER);
+    let mut faults = judged.faults();
+    // Whatever a queue still holds after all was received was delivered twice.
+    let held = held(&scene.redis, &names)?;
+    faults.extend((held > 0).then(|| format!("{held} messages are in Redis after the end")));
+    Ok((judged, faults))
 }
 
-/// Whatever a queue still holds after all was received was delivered twice.
-fn left_over(redis: &Redis, names: &[String]) -> Outcome<Option<String>> {
+fn held(redis: &Redis, names: &[String]) -> Outcome<usize> {
     let mut redis = redis.connect()?;
     let mut held = 0;
     for name in names {
@@ -127,14 +127,14 @@ fn left_over(redis: &Redis, names: &[String]) -> Outcome<Option<String>> {
         held += redis.call(&[b"LLEN", list.as_bytes()])?.int()?;
         held += redis.call(&[b"ZCARD", pending.as_bytes()])?.int()?;
     }
-    Ok((held > 0).then(|| format!("{held} messages are in Redis after the end")))
+    Ok(held as usize)
 }
 
 const BUSY: &str = "busy";
 const BUSY_A_SECOND: u64 = 20_000;
 const BUSY_DELAY_MS: u64 = 2000;
 /// Of the offers.
-const TICK_MS: u64 = 5;
+const PACE: Duration = Duration::from_millis(5);
 /// A message that is not there so long after it was due when the offers end is behind.
 const BEHIND_MS: u64 = 500;
 
@@ -163,7 +163,7 @@ fn busy_of(scale: Scale, ours: Side, redisson: usize, p99: &str) -> Outcome<Row>
         };
         busy_round(side, seconds)
     })?;
-    let mut row = turns.row(|busy| std::mem::take(&mut busy.judged.faults));
+    let mut row = turns.row(|busy| busy.judged.faults());
     let both = |name: &str, of: &dyn Fn(&Busy) -> f64| {
         let (broker, other) = (turns.broker.iter(), turns.other.iter());
         Measure::both(name, broker.map(of), other.map(of))
@@ -197,29 +197,23 @@ fn busy_round(side: Side, seconds: u64) -> Outcome<Busy> {
     };
     let mut window = 0..0;
     let receipts = meter.run(&scene.redis, || {
-        window = paced(&mut producer, &mut messages)?;
+        let each = (BUSY_A_SECOND * PACE.as_millis() as u64 / 1000) as usize;
+        let start_ms = now_us() / 1000;
+        producer.offer_paced(&mut messages, Due::After, each, PACE)?;
+        window = start_ms..now_us() / 1000;
         Ok((window.end + BUSY_DELAY_MS + PATIENCE_MS) * 1000)
     })?;
     let took_s = (window.end - window.start) as f64 / 1000.0;
     let mut judged = judge(&messages, &receipts, EVER);
-    judged.faults.extend(left_over(&scene.redis, &names)?);
+    // What is still pending is late, not lost; how much, says another figure.
+    let held = held(&scene.redis, &names)?;
+    judged.doubled += held.saturating_sub(judged.lost);
+    judged.lost = judged.lost.saturating_sub(held);
     Ok(Busy {
         behind: behind(&messages, &receipts, window.end),
         per_second: total as f64 / took_s,
         judged,
     })
-}
-
-/// From when to when it offered, Unix ms.
-fn paced(producer: &mut Producer, messages: &mut [Message]) -> Outcome<Range<u64>> {
-    let start_ms = now_us() / 1000;
-    let each = (BUSY_A_SECOND * TICK_MS / 1000) as usize;
-    for (tick, some) in messages.chunks_mut(each).enumerate() {
-        let at_us = (start_ms + tick as u64 * TICK_MS) * 1000;
-        thread::sleep(Duration::from_micros(at_us.saturating_sub(now_us())));
-        producer.offer(some, Due::After)?;
-    }
-    Ok(start_ms..now_us() / 1000)
 }
 
 /// Of 100 messages that were long due at that time, how many had not come.

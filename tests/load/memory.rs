@@ -3,8 +3,6 @@
 //! By Redis's own account, before and after; so with the tables behind its keys, as full as they
 //! are at that number of messages. Keeps: both sides hold the same payloads.
 
-use std::slice;
-
 use crate::figures::{Measure, Row};
 use crate::messages::{HOUR_MS, Message, now_us};
 use crate::producer::{Producer, keys};
@@ -23,7 +21,7 @@ pub fn off(scale: Scale) -> Outcome<Row> {
 }
 
 fn run(scale: Scale, side: Side, target: &str) -> Outcome<Row> {
-    let scene = Scene::start(side, slice::from_ref(&QUEUE.to_owned()))?;
+    let scene = Scene::start(side, &[QUEUE.to_owned()])?;
     let broker = bytes_each(scale, &scene.redis, scene.producer()?)?;
     let redis = Redis::start()?;
     let other = bytes_each(scale, &redis, Producer::script(redis.connect()?)?)?;

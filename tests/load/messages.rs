@@ -62,12 +62,16 @@ pub fn now_us() -> u64 {
     now.map_or(0, |now| now.as_micros() as u64)
 }
 
-/// What came of messages, and what broke a promise.
+/// What came of messages.
 pub struct Judged {
     /// From due to received, in rising order.
     pub lateness_ms: Vec<f64>,
     pub early: usize,
-    pub faults: Vec<String>,
+    /// Or later than the tool waits.
+    pub lost: usize,
+    pub doubled: usize,
+    unknown: usize,
+    total: usize,
 }
 
 /// Lateness and loss are of those `due_ms`: others may have been taken or not.
@@ -77,7 +81,7 @@ pub fn judge(messages: &[Message], receipts: &[Receipt], due_ms: Range<u64>) -> 
         .map(|message| (message.payload.as_slice(), (message.due_ms, 0)))
         .collect();
     let mut lateness_ms = Vec::new();
-    let (mut early, mut unknown, mut faults) = (0, 0, Vec::new());
+    let (mut early, mut unknown) = (0, 0);
     for receipt in receipts {
         match expected.get_mut(receipt.payload.as_slice()) {
             Some((due, times)) => {
@@ -93,22 +97,29 @@ pub fn judge(messages: &[Message], receipts: &[Receipt], due_ms: Range<u64>) -> 
     }
     lateness_ms.sort_by(f64::total_cmp);
     let is_lost = |(due, times): &&(u64, usize)| *times == 0 && due_ms.contains(due);
-    let lost = expected.values().filter(is_lost).count();
-    let doubled = expected.values().filter(|(_, times)| *times > 1).count();
-    for (count, what) in [
-        (early, "early"),
-        (lost, "lost, or later than the tool waits"),
-        (doubled, "delivered more than once"),
-        (unknown, "never offered, yet received"),
-    ] {
-        if count > 0 {
-            faults.push(format!("{count} of {} messages: {what}", messages.len()));
-        }
-    }
     Judged {
         lateness_ms,
         early,
-        faults,
+        lost: expected.values().filter(is_lost).count(),
+        doubled: expected.values().filter(|(_, times)| *times > 1).count(),
+        unknown,
+        total: messages.len(),
+    }
+}
+
+impl Judged {
+    /// What broke a promise.
+    pub fn faults(&self) -> Vec<String> {
+        let counts = [
+            (self.early, "early"),
+            (self.lost, "lost, or later than the tool waits"),
+            (self.doubled, "delivered more than once"),
+            (self.unknown, "never offered, yet received"),
+        ];
+        let broken = counts.iter().filter(|(count, _)| *count > 0);
+        broken
+            .map(|(count, what)| format!("{count} of {} messages: {what}", self.total))
+            .collect()
     }
 }
 

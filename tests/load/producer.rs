@@ -3,6 +3,10 @@
 //! Keeps: after an offer a message's due time is the score that was stored, so lateness is judged
 //! by what was promised and not by what was asked.
 
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
 use crate::Outcome;
 use crate::messages::{Message, Random, now_us};
 use crate::resp::Connection;
@@ -52,9 +56,68 @@ impl Producer {
     /// One command for each message.
     pub fn offer(&mut self, messages: &mut [Message], due: Due) -> Outcome<()> {
         for some in messages.chunks_mut(PIPELINE) {
+            self.send(some, due)?;
+            self.replies(some)?;
+        }
+        Ok(())
+    }
+
+    /// So many each time, at this pace, whether or not the replies to those before have come.
+    pub fn offer_paced(
+        &mut self,
+        messages: &mut [Message],
+        due: Due,
+        each: usize,
+        pace: Duration,
+    ) -> Outcome<()> {
+        let mut second = self.second()?;
+        let (sent, replies_due) = mpsc::channel::<&mut [Message]>();
+        thread::scope(|scope| {
+            let replies = scope.spawn(move || -> Outcome<()> {
+                for some in replies_due {
+                    second.replies(some)?;
+                }
+                Ok(())
+            });
+            let start_us = now_us();
+            for (number, some) in messages.chunks_mut(each).enumerate() {
+                let at_us = start_us + number as u64 * pace.as_micros() as u64;
+                thread::sleep(Duration::from_micros(at_us.saturating_sub(now_us())));
+                self.send(some, due)?;
+                // It ends early only with an error, which counts.
+                if sent.send(some).is_err() {
+                    break;
+                }
+            }
+            drop(sent);
+            replies.join().map_err(|_| "reading the replies failed")?
+        })
+    }
+
+    /// Of the same connection: one sends, the other reads.
+    fn second(&self) -> Outcome<Self> {
+        Ok(match self {
+            Producer::Broker(broker) => Producer::Broker(broker.second()?),
+            Producer::Script { redis, sha, .. } => Producer::Script {
+                redis: redis.second()?,
+                sha: sha.clone(),
+                random: Random::new(),
+            },
+        })
+    }
+
+    fn send(&mut self, messages: &mut [Message], due: Due) -> Outcome<()> {
+        match self {
+            Producer::Broker(broker) => offer(broker, messages, due),
+            Producer::Script { redis, sha, random } => call(redis, sha, random, messages, due),
+        }
+    }
+
+    fn replies(&mut self, messages: &mut [Message]) -> Outcome<()> {
+        for message in messages {
             match self {
-                Producer::Broker(broker) => offer(broker, some, due)?,
-                Producer::Script { redis, sha, random } => call(redis, sha, random, some, due)?,
+                Producer::Broker(broker) => message.promised(broker.reply()?.text()?)?,
+                Producer::Script { redis, .. } => drop(redis.reply()?),
             }
         }
         Ok(())
@@ -69,8 +132,8 @@ impl Producer {
     }
 }
 
-fn offer(broker: &mut Connection, messages: &mut [Message], due: Due) -> Outcome<()> {
-    for message in messages.iter() {
+fn offer(broker: &mut Connection, messages: &[Message], due: Due) -> Outcome<()> {
+    for message in messages {
         let when = message.due_ms.to_string();
         let (queue, payload) = (&message.queue, &message.payload);
         match due {
@@ -78,11 +141,7 @@ fn offer(broker: &mut Connection, messages: &mut [Message], due: Due) -> Outcome
             Due::After => broker.push(&[b"DQ.OFFER", queue, when.as_bytes(), payload]),
         }
     }
-    broker.flush()?;
-    for message in messages {
-        message.promised(broker.reply()?.text()?)?;
-    }
-    Ok(())
+    broker.flush()
 }
 
 fn load(broker: &mut Connection, messages: &mut [Message]) -> Outcome<()> {
@@ -113,7 +172,7 @@ fn call(
     messages: &mut [Message],
     due: Due,
 ) -> Outcome<()> {
-    for message in messages.iter_mut() {
+    for message in messages {
         if due == Due::After {
             message.due_ms += now_us() / 1000;
         }
@@ -134,11 +193,7 @@ fn call(
             &message.payload,
         ]);
     }
-    redis.flush()?;
-    for _ in messages {
-        redis.reply()?;
-    }
-    Ok(())
+    redis.flush()
 }
 
 /// Those of a queue, in the order of the script: destination, timeout set, order list, channel.

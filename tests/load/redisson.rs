@@ -20,7 +20,8 @@ const VERSION: &str = "4.7.0";
 const NEEDED: [&str; 3] = ["java", "javac", "mvn"];
 /// Queues that one of its connections is subscribed for.
 const QUEUES_A_CONNECTION: usize = 5;
-const CONNECTIONS_MIN: usize = 50;
+/// Redisson's own setting, besides.
+const CONNECTIONS: usize = 50;
 /// Messages that make it load and compile what a delivery needs.
 const WARM: &str = "2000";
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -40,7 +41,7 @@ impl Redisson {
             let found = version.stdout(Stdio::null()).stderr(Stdio::null()).status();
             found.map_err(|_| format!("it needs java, javac and mvn, and {program} is missing"))?;
         }
-        let connections = CONNECTIONS_MIN.max(queues.len() / QUEUES_A_CONNECTION + CONNECTIONS_MIN);
+        let connections = CONNECTIONS + queues.len() / QUEUES_A_CONNECTION;
         // Written for tests, which panic.
         let started = catch_unwind(|| {
             let jvm = Jvm::to_measure(VERSION, redis.port, connections);

@@ -29,7 +29,7 @@ pub fn row(row: &Finished) {
     }
     for measure in &row.found.measures {
         let [broker, other] = [measure.broker, measure.other].map(|value| figure(value, shown));
-        let ratio = figure(measure.ratio, |ratio| format!("{ratio:.2}"));
+        let ratio = figure(measure.ratio, ratio);
         println!(
             "{}",
             line([&measure.name, &broker, &other, &ratio, &measure.target])
@@ -70,7 +70,7 @@ pub fn markdown(run: &Run) {
             cell(&|measure| measure.name.trim().to_owned()),
             cell(&|measure| figure(measure.broker, grouped)),
             cell(&|measure| figure(measure.other, grouped)),
-            cell(&|measure| figure(measure.ratio, shown)),
+            cell(&|measure| figure(measure.ratio, ratio)),
             cell(&|measure| measure.target.clone()),
         );
     }
@@ -84,6 +84,10 @@ fn line([name, broker, other, ratio, target]: [&str; 5]) -> String {
     format!("  {name:<28} {broker:>10} {other:>10} {ratio:>7}  {target}")
         .trim_end()
         .to_owned()
+}
+
+pub fn ratio(value: f64) -> String {
+    format!("{value:.2}")
 }
 
 /// Three digits that count, or all before the point.

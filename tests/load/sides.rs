@@ -69,7 +69,7 @@ pub struct Turns<T> {
     notes: Vec<String>,
 }
 
-/// `rounds` of our side, each followed by one of Redisson as long as those are not done.
+/// `rounds` of our side, and after each of the first `redisson` of them one of Redisson.
 pub fn in_turns<T>(
     ours: Side,
     rounds: usize,
