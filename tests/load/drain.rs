@@ -19,7 +19,7 @@ use crate::{Outcome, Scale};
 const QUEUE: &str = "drain";
 /// How often the list is looked at, and another connection sends PING.
 const PACE: Duration = Duration::from_millis(1);
-const PATIENCE_US: u64 = 120_000_000;
+const PATIENCE_US: u64 = 300_000_000;
 /// Offered first, elsewhere, to learn how long the offers will take.
 const PILOT: usize = 4000;
 /// Messages of the list that are read at a time.

@@ -16,7 +16,7 @@ use crate::resp::Connection;
 use crate::servers::{Broker, Redis, info};
 use crate::{Outcome, Scale};
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 struct Shape {
     queues: usize,

@@ -67,7 +67,11 @@ fn steady_of(scale: Scale, side: Side, busy: &str, p99: &str) -> Outcome<Row> {
         // What is due until then may come early in this time, too.
         Ok(end_us + PATIENCE_MS * 1000)
     })?;
-    let judged = judge(&messages, &receipts, window.clone());
+    let mut judged = judge(&messages, &receipts, window.clone());
+    // What is still pending is late, not lost; how much, says another figure.
+    let ([_, timeout, ..], end) = (keys(QUEUE), window.end.to_string());
+    let pending = control.call(&[b"ZCOUNT", timeout.as_bytes(), b"-inf", end.as_bytes()])?;
+    judged.lost = judged.lost.saturating_sub(pending.int()? as usize);
     let due = messages.iter().filter(|one| window.contains(&one.due_ms));
     let behind = receipts.iter().filter(|one| one.at_us <= window.end * 1000);
     let due_by_end = messages.iter().filter(|one| one.due_ms < window.end);
