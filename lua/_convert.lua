@@ -28,9 +28,3 @@ local function swap(timeout, member, other)
   redis.call('ZADD', timeout, score, other)
   return true
 end
-
--- How many members to read next: large ones are read one by one, since they are copied.
-local function next_chunk(chunk, looked, bytes, bytes_max)
-  local fitting = math.floor((bytes_max - bytes) * looked / math.max(bytes, 1))
-  return math.max(1, math.min(4 * chunk, fitting, 256))
-end

@@ -21,19 +21,16 @@ local function applied(call_key, number, reply)
   return reply
 end
 
--- The true name of the queue that these keys belong to, where it is another one.
-local function owned(queue_key, queue)
-  local name = redis.call('HGET', queue_key, 'name')
-  if name and name ~= queue then return name end
-end
-
--- The reply that refuses the call, or nil. `kinds` = key, type, key, type...
+-- The reply that refuses the call, or nil; then also whether the queue keeps an order list.
+-- `kinds` = key, type, key, type...
 local function refuse(now_us, queue_key, queue, kinds)
   kinds[#kinds + 1], kinds[#kinds + 2] = queue_key, 'hash'
   for i = 1, #kinds, 2 do
     local kind = redis.call('TYPE', kinds[i]).ok
     if kind ~= 'none' and kind ~= kinds[i + 1] then return { now_us, 'WRONGTYPE', kinds[i] } end
   end
-  local owner = owned(queue_key, queue)
-  if owner then return { now_us, 'BADQUEUE', owner } end
+  local recorded = redis.call('HMGET', queue_key, 'name', 'order_list')
+  local owner = recorded[1]
+  if owner and owner ~= queue then return { now_us, 'BADQUEUE', owner } end
+  return nil, recorded[2] ~= 'off'
 end

@@ -32,16 +32,7 @@ if refused then return { now_us, refused } end
 refused = refuse(now_us, queue_key, queue, { timeout, 'zset', list, 'list' })
 if refused then return applied(call_key, number, refused) end
 
-local rank = 0
-if cursor_score ~= '' then
-  local first = redis.call('ZCOUNT', timeout, '-inf', '(' .. cursor_score)
-  local beyond = redis.call('ZCOUNT', timeout, '-inf', cursor_score)
-  rank = search(timeout, first, beyond, cursor_prefix)
-  while rank < beyond
-    and string.sub(redis.call('ZRANGE', timeout, rank, rank)[1], 1, 64) == cursor_prefix do
-    rank = rank + 1
-  end
-end
+local rank = cursor_score ~= '' and rank_after(timeout, cursor_score, cursor_prefix) or 0
 
 format, look_max, bytes_max = target(queue_key, format), tonumber(look_max), tonumber(bytes_max)
 local convert_max = math.max(1, math.floor(100000 / math.max(1, redis.call('LLEN', list))))

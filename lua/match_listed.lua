@@ -11,7 +11,8 @@
 -- ARGV[6..] bytes  payloads   looked for; of equal ones the first gets the matches
 -- RETURN    { now_us, 'OK', next_index, next_anchor, member, payload_no, ... }: next_index -1 at
 --           the end; payload_no from 1. { now_us, 'LOST' } if the anchor has left the list,
---           { now_us, 'WRONGTYPE', key }, { now_us, 'BADQUEUE', true name }
+--           { now_us, 'NOLIST' } where none is kept, { now_us, 'WRONGTYPE', key },
+--           { now_us, 'BADQUEUE', true name }
 -- COST      O(page), and O(listed) when the list has moved since the page before
 
 local timeout, list, queue_key = unpack(KEYS)
@@ -19,8 +20,9 @@ local queue, index, anchor, page, found_max = unpack(ARGV, 1, 5)
 
 local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]
-local refused = refuse(now_us, queue_key, queue, { timeout, 'zset', list, 'list' })
+local refused, keeps_list = refuse(now_us, queue_key, queue, { timeout, 'zset', list, 'list' })
 if refused then return refused end
+if not keeps_list then return { now_us, 'NOLIST' } end
 
 index, page, found_max = tonumber(index), tonumber(page), tonumber(found_max)
 if index > 0 and redis.call('LINDEX', list, index - 1) ~= anchor then

@@ -5,13 +5,14 @@
 --           list    destination
 --           zset    timeout      member -> due, Unix ms
 --           list    list         the members in offer order
---           hash    queue_key    true name and format of the queue
+--           hash    queue_key    true name, format, order_list
 --           hash    names, ids   of a named group only: name -> message id, hex of the id -> name
 -- ARGV[1]   int     number       of this call; grows from call to call
 -- ARGV[2]   int     valid_until_ms
--- ARGV[3..] msgpack group        [queue, format, delays, members]; of a named one, which holds one
---           message, [..., name, mode]. Strings are `str`: cmsgpack does not know `bin`.
---           format: '' as recorded, else 'legacy' or 'modern', recorded where none is.
+-- ARGV[3..] msgpack group        [queue, configured, delays, members]; of a named one, which holds
+--           one message, [..., name, mode]. Strings are `str`: cmsgpack does not know `bin`.
+--           configured: '' as recorded, else [format, order_list], recorded where none is: 'legacy'
+--           or 'modern'; 'off', where nothing is pending, or ''.
 --           delays: one int for all, or an array; >= 0: ms from now, < 0: the due time negated.
 --           members: modern, with ids of 8 bytes.
 --           mode: '' replaces, 'NX' only if absent, 'XX' only if present
@@ -36,14 +37,23 @@ local function reason(reply, key)
   return string.match(reply.err, '%u%u+ [^\r\n]*') or reply.err
 end
 
--- Zset and list of one group: nil, or why it was not stored. The list goes first: its refusal,
--- being the first write, leaves nothing behind. Returns the least score too.
-local function store(timeout, list, delays, members)
+-- Puts the members at the end of the list: nil, or why it was not done.
+local function push(list, members)
   local count = #members
   local pushed = redis.pcall('RPUSH', list, unpack(members, 1, math.min(count, 1000)))
   if type(pushed) ~= 'number' then return reason(pushed, list) end
   for from = 1001, count, 1000 do
     redis.call('RPUSH', list, unpack(members, from, math.min(from + 999, count)))
+  end
+end
+
+-- Zset and list of one group: nil, or why it was not stored. The list, where one is kept, goes
+-- first: its refusal, being the first write, leaves nothing behind. Returns the least score too.
+local function store(timeout, list, keeps_list, delays, members)
+  local count = #members
+  if keeps_list then
+    local failure = push(list, members)
+    if failure then return failure end
   end
 
   local each = type(delays) == 'table' and delays
@@ -65,14 +75,14 @@ local function store(timeout, list, delays, members)
     local now_added = redis.pcall('ZADD', timeout, 'NX', unpack(pairs_of, 1, at))
     if type(now_added) ~= 'number' then
       if from > 1 then return 'INTERNAL ' .. reason(now_added, timeout) end
-      redis.call('LTRIM', list, 0, -count - 1)
+      if keeps_list then redis.call('LTRIM', list, 0, -count - 1) end
       return reason(now_added, timeout)
     end
     added = added + now_added
   end
   if added == count then return nil, least end
   if count > 1 then return 'INTERNAL id clash' end
-  redis.call('RPOP', list)
+  if keeps_list then redis.call('RPOP', list) end
   return 'CLASH'
 end
 
@@ -88,7 +98,7 @@ local function sweep(timeout, names, ids)
 end
 
 -- A named message, which takes the place of the pending one of that name.
-local function offer_named(timeout, list, names, ids, delay, member, id, name, mode)
+local function offer_named(timeout, list, keeps_list, names, ids, delay, member, id, name, mode)
   local text = redis.pcall('HGET', names, name)
   if type(text) == 'table' then return reason(text, names) end
   local kind = redis.pcall('HLEN', ids)
@@ -96,11 +106,11 @@ local function offer_named(timeout, list, names, ids, delay, member, id, name, m
   local replaced = find(timeout, names, '', name)
   if (mode == 'NX' and replaced) or (mode == 'XX' and not replaced) then return 2 end
 
-  local failure, due = store(timeout, list, delay, { member })
+  local failure, due = store(timeout, list, keeps_list, delay, { member })
   if failure then return failure end
   if replaced then
     redis.call('ZREM', timeout, replaced)
-    unlist(list, replaced, select(2, read(replaced)))
+    if keeps_list then unlist(list, replaced, select(2, read(replaced))) end
   end
   if text then redis.call('HDEL', ids, string.match(text, '%x*$')) end
   redis.call('HSET', names, name, message_id(string.format('%.0f', due), id))
@@ -110,8 +120,8 @@ local function offer_named(timeout, list, names, ids, delay, member, id, name, m
 end
 
 local function offer(group, destination, timeout, list, queue_key, names, ids)
-  local queue, format, delays, members = group[1], group[2], group[3], group[4]
-  local known = redis.pcall('HMGET', queue_key, 'name', 'format')
+  local queue, configured, delays, members = group[1], group[2], group[3], group[4]
+  local known = redis.pcall('HMGET', queue_key, 'name', 'format', 'order_list')
   if known.err then return reason(known, queue_key) end
   if known[1] and known[1] ~= queue then return 'BADQUEUE ' .. known[1] end
   local ready = redis.pcall('LLEN', destination)
@@ -119,18 +129,29 @@ local function offer(group, destination, timeout, list, queue_key, names, ids)
   local head = redis.pcall('ZRANGE', timeout, '0', '0', 'WITHSCORES')
   if head.err then return reason(head, timeout) end
 
+  local format, order_list = known[2], known[3]
+  if configured ~= '' then
+    format, order_list = format or configured[1], order_list or not head[1] and configured[2]
+  end
+  local keeps_list = order_list ~= 'off'
+  if not keeps_list then
+    local listed = redis.pcall('LLEN', list)
+    if type(listed) ~= 'number' then return reason(listed, list) end
+  end
+
   local id = names and string.sub(members[1], 2, 1 + string.byte(members[1], 1))
-  if (known[2] or format) == 'legacy' then
+  if format == 'legacy' then
     for i = 1, #members do members[i] = string.sub(members[i], 2) end
   end
 
   local outcome
   if names then
     local name, mode = group[5], group[6]
-    outcome = offer_named(timeout, list, names, ids, delays, members[1], id, name, mode)
+    local member = members[1]
+    outcome = offer_named(timeout, list, keeps_list, names, ids, delays, member, id, name, mode)
     if outcome == 2 then return 2 end
   else
-    local failure, least = store(timeout, list, delays, members)
+    local failure, least = store(timeout, list, keeps_list, delays, members)
     local earliest = tonumber(head[2] or 'inf')
     if failure then
       outcome = failure
@@ -147,6 +168,9 @@ local function offer(group, destination, timeout, list, queue_key, names, ids)
   if type(outcome) == 'number' then
     if not known[1] then redis.call('HSET', queue_key, 'name', queue) end
     if not known[2] and format == 'legacy' then redis.call('HSET', queue_key, 'format', format) end
+    if not known[3] and not keeps_list then
+      redis.call('HSET', queue_key, 'order_list', order_list)
+    end
   end
   return outcome
 end

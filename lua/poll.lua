@@ -14,6 +14,7 @@
 -- ARGV[5]  int     bytes_max   of members; one message is taken however large
 -- RETURN   { now_us, 'OK', payload... }, { now_us, 'LATE' | 'SETTLED' },
 --          { now_us, 'WRONGTYPE', key }, { now_us, 'BADQUEUE', true name }
+--          { now_us, 'NOLIST' } where no order list is kept: see first.lua, take.lua
 --          The payloads are not stored for settling: there the reply is { now_us, 'APPLIED' }
 -- COST     O(count * log pending), and as much for each stale or unreadable member that is met
 
@@ -24,12 +25,13 @@ local met_max = 10000 -- stale or unreadable: bounds the time where nearly all a
 
 local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]
-local refused = guard(call_key, number, valid_until_ms, now_us / 1000)
+local refused, keeps_list = guard(call_key, number, valid_until_ms, now_us / 1000)
 if refused then return { now_us, refused } end
-refused = refuse(now_us, queue_key, queue, {
+refused, keeps_list = refuse(now_us, queue_key, queue, {
   timeout, 'zset', list, 'list', names, 'hash', ids, 'hash', quarantine, 'zset',
 })
 if refused then return applied(call_key, number, refused) end
+if not keeps_list then return applied(call_key, number, { now_us, 'NOLIST' }) end
 
 local reply, bytes, taken, poison, full = { now_us, 'OK' }, 0, {}, {}, count < 1
 

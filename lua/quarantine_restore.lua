@@ -19,9 +19,11 @@ local number, valid_until_ms, queue = ARGV[1], ARGV[2], ARGV[3]
 
 local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]
-local refused = guard(call_key, number, valid_until_ms, now_us / 1000)
+local refused, keeps_list = guard(call_key, number, valid_until_ms, now_us / 1000)
 if refused then return { now_us, refused } end
-refused = refuse(now_us, queue_key, queue, { timeout, 'zset', list, 'list', quarantine, 'zset' })
+refused, keeps_list = refuse(now_us, queue_key, queue, {
+  timeout, 'zset', list, 'list', quarantine, 'zset',
+})
 if refused then return applied(call_key, number, refused) end
 
 local members = {}
@@ -35,7 +37,7 @@ for i = 1, #members do
   if score then
     redis.call('ZREM', quarantine, members[i])
     if redis.call('ZADD', timeout, 'NX', score, members[i]) == 1 then
-      redis.call('RPUSH', list, members[i])
+      if keeps_list then redis.call('RPUSH', list, members[i]) end
       mine[members[i]] = true
     end
     restored = restored + 1

@@ -27,14 +27,7 @@ count, bytes_max = tonumber(count), tonumber(bytes_max)
 local rank = redis.call('ZCOUNT', timeout, '-inf', '(' .. from)
 local last = redis.call('ZCOUNT', timeout, '-inf', to)
 if cursor_score ~= '' then
-  local first = redis.call('ZCOUNT', timeout, '-inf', '(' .. cursor_score)
-  local beyond = redis.call('ZCOUNT', timeout, '-inf', cursor_score)
-  local after = search(timeout, first, beyond, cursor_prefix)
-  while after < beyond
-    and string.sub(redis.call('ZRANGE', timeout, after, after)[1], 1, 64) == cursor_prefix do
-    after = after + 1
-  end
-  rank = math.max(rank, after)
+  rank = math.max(rank, rank_after(timeout, cursor_score, cursor_prefix))
 end
 
 local reply, bytes, named = { now_us, 'OK', 0 }, 0, redis.call('EXISTS', ids) == 1

@@ -19,9 +19,9 @@ local number, valid_until_ms, queue = ARGV[1], ARGV[2], ARGV[3]
 
 local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]
-local refused = guard(call_key, number, valid_until_ms, now_us / 1000)
+local refused, keeps_list = guard(call_key, number, valid_until_ms, now_us / 1000)
 if refused then return { now_us, refused } end
-refused = refuse(now_us, queue_key, queue, {
+refused, keeps_list = refuse(now_us, queue_key, queue, {
   timeout, 'zset', list, 'list', names, 'hash', ids, 'hash',
 })
 if refused then return applied(call_key, number, refused) end
@@ -35,6 +35,6 @@ for i = 4, #ARGV do
     if id then taken[#taken + 1] = hex(id) end
   end
 end
-strike(list, removed)
+if keeps_list then strike(list, removed) end
 forget(names, ids, taken)
 return applied(call_key, number, { now_us, 'OK', #removed })

@@ -3,7 +3,7 @@
 -- KEYS[1]  list  destination    bare payloads
 -- KEYS[2]  zset  timeout        member -> due, Unix ms
 -- KEYS[3]  list  list           the members in offer order
--- KEYS[4]  hash  queue_key      true name, pause
+-- KEYS[4]  hash  queue_key      true name, pause, order_list
 -- KEYS[5]  hash  names          name -> message id
 -- KEYS[6]  hash  ids            hex of the id -> name
 -- KEYS[7]  zset  quarantine     unreadable member -> its score
@@ -18,7 +18,8 @@
 --          shared, each: what taking them off the list cost, as _strike.lua says
 --          moved: score, count, score, count... of what reached the destination, in its order
 -- COST     O(log pending) for each message while the list is in due order; else one pass over the
---          list in all, for each message where ids are not in order. Nothing due: nothing written
+--          list in all, for each message where ids are not in order; O(log pending) for each where
+--          no order list is kept. Nothing due: nothing written
 
 local destination, timeout, list, queue_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local names, ids, quarantine = KEYS[5], KEYS[6], KEYS[7]
@@ -26,7 +27,7 @@ local queue, messages_max, bytes_max = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV
 
 local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]
-local refused = refuse(now_us, queue_key, queue, {
+local refused, keeps_list = refuse(now_us, queue_key, queue, {
   timeout, 'zset', destination, 'list', list, 'list',
   names, 'hash', ids, 'hash', quarantine, 'zset',
 })
@@ -126,7 +127,12 @@ if taken > 0 then
   for from = 1, #poison, 1000 do
     redis.call('ZADD', quarantine, unpack(poison, from, math.min(from + 999, #poison)))
   end
-  reply[7], reply[8] = trim()
+  if keeps_list then
+    reply[7], reply[8] = trim()
+  else
+    -- What Redisson lists all the same would stay for ever.
+    redis.call('UNLINK', list)
+  end
   if redis.call('EXISTS', ids) == 1 then
     local named = {}
     for i = 1, taken do

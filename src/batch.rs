@@ -26,7 +26,7 @@ use crate::metrics::Metrics;
 use crate::queue::{Due, NameMode};
 use crate::snowflake::Snowflake;
 use crate::store::keys::QueueKeys;
-use crate::store::offers::{Group, Outcome};
+use crate::store::offers::{Configured, Group, Outcome};
 use crate::store::{Store, StoreError, member};
 
 /// Bounds of a batch; from the settings.
@@ -135,7 +135,7 @@ pub struct Offers {
     clock: Rc<Clock>,
     ids: Rc<Snowflake>,
     limits: Limits,
-    formats: HashMap<Bytes, &'static str>,
+    configured: RefCell<HashMap<Bytes, Configured>>,
     metrics: Metrics,
     stored: Rc<dyn Stored>,
     open: RefCell<Open>,
@@ -156,7 +156,7 @@ impl Offers {
         store: Rc<Store>,
         ids: Rc<Snowflake>,
         limits: Limits,
-        formats: HashMap<Bytes, &'static str>,
+        configured: HashMap<Bytes, Configured>,
         metrics: Metrics,
         stored: Rc<dyn Stored>,
     ) -> Self {
@@ -165,7 +165,7 @@ impl Offers {
             store,
             ids,
             limits,
-            formats,
+            configured: RefCell::new(configured),
             metrics,
             stored,
             open: RefCell::new(Open::new()),
@@ -219,6 +219,11 @@ impl Offers {
         }
     }
 
+    /// Changes what offers to a queue record of it where nothing is yet.
+    pub fn configure(&self, queue: Bytes, configured: Configured) {
+        self.configured.borrow_mut().insert(queue, configured);
+    }
+
     /// Puts one message into the open batch.
     pub fn push(&self, queue: &[u8], due: Due, payload: &[u8]) -> Ticket {
         self.push_all(queue, std::iter::once((due, payload)))
@@ -261,13 +266,13 @@ impl Offers {
     fn new_group(&self, open: &mut Open, queue: &[u8], name: Option<(Bytes, NameMode)>) -> usize {
         let keys = self.keys_of(queue);
         let queue = keys.destination.clone();
-        let format = self.formats.get(&queue).copied().unwrap_or("");
+        let configured = self.configured.borrow().get(&queue).copied();
         let (dues, members, ends) = (Vec::new(), Vec::new(), Vec::new());
         let mut groups = open.batch.groups.borrow_mut();
         groups.push(Group {
             queue,
             keys,
-            format,
+            configured,
             dues,
             members,
             ends,

@@ -6,7 +6,6 @@
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -19,7 +18,7 @@ pub use crate::batch::Ticket;
 use crate::batch::{self, Offers, Stored};
 use crate::clients::Clients;
 use crate::clock::Clock;
-use crate::config::{Config, MemberFormat};
+use crate::config::{Config, MemberFormat, Queue};
 use crate::memory::Memory;
 use crate::metrics::Metrics;
 use crate::queue::{Due, NameMode};
@@ -28,7 +27,9 @@ use crate::scheduler::host::{self, Host};
 use crate::scheduler::queue_loop::Backoff;
 use crate::scheduler::wakeup::{self, Wakeup};
 use crate::snowflake::Snowflake;
+use crate::store::delivery::Recorded;
 use crate::store::keys::QueueKeys;
+use crate::store::offers::Configured;
 use crate::store::redis::{Backend, LinkContext, Subscription};
 use crate::store::{self, Store, StoreError};
 use crate::turns::Turns;
@@ -124,14 +125,17 @@ impl Broker {
         };
         let store = Store::start(&context, limits, &token)?;
         let subscription = Rc::new(Subscription::start(&context)?);
-        let formats: HashMap<Bytes, &'static str> = config
-            .queues
-            .iter()
-            .map(|queue| (Bytes::from(queue.name.clone()), word(queue.format)))
-            .collect();
-        let configured = formats.keys().cloned().collect();
+        let queues = config.queues.iter();
+        let names: Vec<Bytes> = queues.clone().map(|q| q.name.clone().into()).collect();
+        // Offers are told that there is no order list once that is recorded.
+        let configured = queues.map(|queue| Configured {
+            order_list: "",
+            ..words(queue)
+        });
+        let configured = names.iter().cloned().zip(configured).collect();
         let limits = host_limits(&config);
-        let host = Host::new(store.clone(), metrics.clone(), limits, configured);
+        let known = names.iter().cloned().collect();
+        let host = Host::new(store.clone(), metrics.clone(), limits, known);
         let ids = Rc::new(Snowflake::default());
         let offers = Rc::new(Offers::new(
             store.clone(),
@@ -141,11 +145,11 @@ impl Broker {
                 bytes_max: config.offers.batch_bytes_max,
                 second_call_from: config.offers.second_call_from,
             },
-            formats.clone(),
+            configured,
             metrics.clone(),
             Rc::new(Hints(host.clone())),
         ));
-        let discovery = Discovery::new(host.clone(), store.clone(), formats.into_keys());
+        let discovery = Discovery::new(host.clone(), store.clone(), names.into_iter());
         let live = Rc::new(Cell::new(false));
         metrics.link_up(wakeup::LINK, false);
         let wakeup = Rc::new(Wakeup {
@@ -334,8 +338,14 @@ async fn configure(broker: Rc<Broker>) {
     for queue in &broker.config().queues {
         let name = Bytes::from(queue.name.clone());
         loop {
-            match broker.store.configure(&name, word(queue.format)).await {
-                Ok(()) => break,
+            match broker.store.configure(&name, words(queue)).await {
+                Ok(recorded) => {
+                    tell(&queue.name, recorded);
+                    if let Recorded::All { .. } = recorded {
+                        broker.offers.configure(name, words(queue));
+                    }
+                    break;
+                }
                 Err(StoreError::BadQueue { owner }) => {
                     tracing::error!(
                         queue = queue.name,
@@ -344,16 +354,51 @@ async fn configure(broker: Rc<Broker>) {
                     );
                     break;
                 }
+                Err(error @ StoreError::WrongType { .. }) => {
+                    tracing::error!(queue = queue.name, %error, "its settings are not recorded");
+                    break;
+                }
                 Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
             }
         }
     }
 }
 
-/// A format as the scripts name it.
-fn word(format: MemberFormat) -> &'static str {
-    match format {
-        MemberFormat::Modern => "modern",
-        MemberFormat::Legacy => "legacy",
+/// What the configuration says of a queue, as the scripts name it.
+fn words(queue: &Queue) -> Configured {
+    Configured {
+        format: match queue.format {
+            MemberFormat::Modern => "modern",
+            MemberFormat::Legacy => "legacy",
+        },
+        order_list: if queue.order_list { "on" } else { "off" },
+    }
+}
+
+/// What is not as configured.
+fn tell(queue: &str, recorded: Recorded) {
+    match recorded {
+        Recorded::All { dropped: 0 } => {}
+        Recorded::All { dropped } => tracing::info!(
+            queue,
+            dropped,
+            "order_list = false: the order list is dropped; what is pending stays so"
+        ),
+        Recorded::Pending => tracing::warn!(
+            queue,
+            "order_list = true is not in effect: messages are pending that were offered without an \
+             order list; let the queue become empty, or DQ.CLEAR it, and restart the broker"
+        ),
+        Recorded::Listeners => tracing::warn!(
+            queue,
+            "order_list = false is not in effect: clients of Redisson listen on the channel of \
+             this queue; stop them and restart the broker, or take the setting away"
+        ),
+        Recorded::Others => tracing::warn!(
+            queue,
+            "order_list = false is not in effect: the order list holds members that Redisson \
+             wrote; once they are delivered and no client of Redisson uses this queue any more, \
+             restart the broker; or take the setting away"
+        ),
     }
 }

@@ -20,6 +20,13 @@ const NODE_BITS: u32 = 10;
 /// Node numbers are below this: as many brokers may share one Redis.
 pub const NODES: u64 = 1 << NODE_BITS;
 
+/// Whether a broker may have given this id: not before 2024, and not after tomorrow. Of random
+/// ids, such as Redisson's, one in fifty may be, in 2026. `lua/configure.lua` holds the same rule.
+pub fn may_be(id: u64, now_ms: u64) -> bool {
+    const DAY_MS: u64 = 86_400_000;
+    id >> (SEQUENCE_BITS + NODE_BITS) <= now_ms.saturating_sub(EPOCH_MS) + DAY_MS
+}
+
 #[derive(Debug, Default)]
 pub struct Snowflake {
     /// Milliseconds since the epoch and sequence of the last id, as one growing number.
@@ -67,6 +74,20 @@ mod tests {
             assert_eq!((id >> SEQUENCE_BITS) & (NODES - 1), 1023);
             last = id;
         }
+    }
+
+    #[test]
+    fn what_may_be_ours() {
+        let now = EPOCH_MS + 90_000_000_000;
+        let ids = Snowflake::default();
+        ids.set_node(1023);
+        for (at, may) in [(EPOCH_MS, true), (now, true), (now + 3_600_000, true)] {
+            assert_eq!(may_be(ids.next(at), now), may, "{at}");
+        }
+        assert!(!may_be(ids.next(now + 100_000_000), now));
+        assert!(!may_be(u64::MAX, now) && !may_be(1 << 63, now));
+        // A clock before all ids is wrong, and no reason to panic.
+        assert!(may_be(0, 0));
     }
 
     #[test]

@@ -37,6 +37,7 @@ pub struct QueueInfo {
     pub named: u64,
     /// Unix ms, -1 = until resumed.
     pub paused_until: Option<i64>,
+    pub layout: String,
     pub format: String,
     pub ttl_ms: Option<u64>,
     /// Unix ms of the broker's start.
@@ -125,6 +126,7 @@ impl Broker {
             quarantined: state.quarantined,
             named: state.named,
             paused_until: state.paused_until,
+            layout: state.layout,
             format: state.format,
             ttl_ms: state.ttl_ms,
             since: now_ms.saturating_sub(self.started.elapsed().as_millis() as u64),

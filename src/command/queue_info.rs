@@ -68,7 +68,7 @@ fn reply(name: Reply, info: broker::QueueInfo) -> Reply {
             "paused_until",
             info.paused_until.map_or(Reply::Null, Reply::Integer),
         ),
-        ("layout", "redisson".into()),
+        ("layout", info.layout.into()),
         ("format", info.format.into()),
         ("ttl_ms", info.ttl_ms.map_or(Reply::Null, Reply::count)),
         ("counted_as", info.label.into()),

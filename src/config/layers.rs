@@ -195,13 +195,7 @@ impl Reader {
     }
 
     pub fn flag(&mut self, key: &str) -> bool {
-        let parse = |value: &Value| match &value.kind {
-            ValueKind::Boolean(flag) => Ok(*flag),
-            ValueKind::String(text) if text == "true" => Ok(true),
-            ValueKind::String(text) if text == "false" => Ok(false),
-            _ => Err("must be true or false".to_owned()),
-        };
-        self.read(key, parse, |flag| toml::Value::Boolean(*flag))
+        self.read(key, flag, |flag| toml::Value::Boolean(*flag))
     }
 
     /// One of a few words, each with its meaning.
@@ -260,6 +254,16 @@ pub fn one_of<T: Copy>(words: &[(&str, T)], value: &Value) -> Result<T, String> 
             let all: Vec<String> = words.iter().map(|(word, _)| format!("{word:?}")).collect();
             format!("must be one of {}", all.join(", "))
         })
+}
+
+/// A flag; as text where it comes from the environment.
+pub fn flag(value: &Value) -> Result<bool, String> {
+    match &value.kind {
+        ValueKind::Boolean(flag) => Ok(*flag),
+        ValueKind::String(text) if text == "true" => Ok(true),
+        ValueKind::String(text) if text == "false" => Ok(false),
+        _ => Err("must be true or false".to_owned()),
+    }
 }
 
 /// Text as it was written; a number is no text.

@@ -8,7 +8,7 @@ use crate::encoding::{Encoding, WORDS};
 use crate::queue::QueueRules;
 
 use super::Limits;
-use super::layers::{Reader, one_of, text};
+use super::layers::{Reader, flag, one_of, text};
 
 /// A queue that needs something else than the rest.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub struct Queue {
     pub format: MemberFormat,
     /// Of payloads whose command does not say it.
     pub encoding: Encoding,
+    /// Whether what is pending stands in the order list too.
+    pub order_list: bool,
 }
 
 /// How members are written; both are always read.
@@ -33,10 +35,10 @@ impl Queue {
     ];
 
     fn parse(keys: &Map<String, Value>) -> Result<Self, String> {
-        let known = |key: &&String| ["name", "format", "encoding"].contains(&key.as_str());
-        if let Some(unknown) = keys.keys().find(|key| !known(key)) {
+        let known = ["name", "format", "encoding", "order_list"];
+        if let Some(unknown) = keys.keys().find(|key| !known.contains(&key.as_str())) {
             return Err(format!(
-                "{unknown} is not a setting of a queue; name, format and encoding are"
+                "{unknown} is not a setting of a queue; name, format, encoding and order_list are"
             ));
         }
         let name = keys.get("name").map(text).transpose()?.unwrap_or_default();
@@ -51,10 +53,13 @@ impl Queue {
         let encoding = encoding.transpose();
         let encoding = encoding.map_err(|rule| format!("the encoding of {name:?} {rule}"))?;
         let encoding = encoding.unwrap_or_default();
+        let order_list = keys.get("order_list").map(flag).transpose();
+        let order_list = order_list.map_err(|rule| format!("the order_list of {name:?} {rule}"))?;
         Ok(Self {
             name,
             format,
             encoding,
+            order_list: order_list.unwrap_or(true),
         })
     }
 
@@ -69,14 +74,19 @@ impl Queue {
             ("format", format),
             ("encoding", self.encoding.word()),
         ];
-        let pairs = keys.map(|(key, text)| (key.to_owned(), toml::Value::String(text.to_owned())));
-        toml::Value::Table(pairs.into_iter().collect())
+        let text = |text: &str| toml::Value::String(text.to_owned());
+        let pairs = keys.map(|(key, value)| (key.to_owned(), text(value)));
+        let order_list = toml::Value::Boolean(self.order_list);
+        let pairs = pairs
+            .into_iter()
+            .chain([("order_list".to_owned(), order_list)]);
+        toml::Value::Table(pairs.collect())
     }
 }
 
 pub fn parse_queues(value: &Value) -> Result<Vec<Queue>, String> {
-    const RULE: &str = "must be tables with name, format and encoding, and can be set in a file \
-                        only";
+    const RULE: &str = "must be tables with name, format, encoding and order_list, and can be set \
+                        in a file only";
     let ValueKind::Array(tables) = &value.kind else {
         return Err(RULE.to_owned());
     };

@@ -175,6 +175,8 @@ fn queues_come_from_the_file() {
         ("[[queues]]\nname = 'a'\nformat = 'old'", "format of \"a\" must be one of"),
         ("[[queues]]\nname = 'a'\nencoding = 'kryo5'", ""),
         ("[[queues]]\nname = 'a'\nencoding = 'kryo'", "encoding of \"a\" must be one of"),
+        ("[[queues]]\nname = 'a'\norder_list = false", ""),
+        ("[[queues]]\nname = 'a'\norder_list = 0", "order_list of \"a\" must be true or false"),
         ("[[queues]]\nname = 'a'\npriority = 1", "priority is not a setting of a queue"),
         ("[[queues]]\nformat = 'legacy'\n[[queues]]\nname = 'a'\nformat = 'old'",
          "needs a name; the format of \"a\" must be"),
@@ -188,6 +190,21 @@ fn queues_come_from_the_file() {
         assert_eq!(errors.is_empty(), part.is_empty(), "{text}: {errors}");
         assert!(errors.contains(part), "{text}: {errors}");
     }
+}
+
+/// With an order list unless told; what is shown of it is read again.
+#[test]
+fn an_order_list_is_kept_unless_told() {
+    let tables = "[[queues]]\nname = 'a'\n[[queues]]\nname = 'b'\norder_list = false";
+    let (_dir, layers) = file(tables);
+    let config = Config::load(layers).unwrap();
+    let kept: Vec<bool> = config.queues.iter().map(|queue| queue.order_list).collect();
+    assert_eq!(kept, [true, false]);
+    let shown = config.queues.iter().map(Queue::shown);
+    let shown =
+        toml::Table::from_iter([("queues".to_owned(), toml::Value::Array(shown.collect()))]);
+    let (_dir, layers) = file(&shown.to_string());
+    assert_eq!(Config::load(layers).unwrap().queues, config.queues);
 }
 
 /// Everything at once, from all layers, and no secret in it.

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use redis_protocol::resp3::types::BytesFrame;
 
 use crate::store::keys::{self, QueueKeys, REGISTRY};
+use crate::store::offers::Configured;
 use crate::store::redis::LinkError;
 use crate::store::script::{CONFIGURE, HEADS, NODE, PRUNE, STATS, TRANSFER};
 use crate::store::{Store, StoreError, number, refused};
@@ -37,6 +38,19 @@ pub struct Stats {
     pub ready: i64,
     pub next_due: String,
     pub paused: bool,
+}
+
+/// What became of the settings of a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recorded {
+    /// They are recorded. `dropped`: entries of an order list that is kept no more.
+    All { dropped: u64 },
+    /// All but the order list: none is kept, and what is pending would not be in one.
+    Pending,
+    /// All but the order list: clients of Redisson listen on the queue's channel.
+    Listeners,
+    /// All but the order list: it has members of others.
+    Others,
 }
 
 /// One page of SCAN.
@@ -156,19 +170,50 @@ impl Store {
             == 1)
     }
 
-    /// Records a configured queue's name and format.
+    /// Records a queue's name, and what is configured of it.
     ///
     /// # Errors
-    /// `BadQueue` if its keys belong to another name.
-    pub async fn configure(&self, queue: &Bytes, format: &'static str) -> Result<(), StoreError> {
-        let keys = [QueueKeys::new(queue).queue];
-        self.read(
-            &CONFIGURE,
-            &keys,
-            vec![queue.clone(), Bytes::from_static(format.as_bytes())],
-        )
-        .await?;
-        Ok(())
+    /// `BadQueue` if its keys belong to another name, `WrongType`.
+    pub async fn configure(
+        &self,
+        queue: &Bytes,
+        configured: Configured,
+    ) -> Result<Recorded, StoreError> {
+        let k = QueueKeys::new(queue);
+        let listeners = match configured.order_list {
+            "off" => self.listeners(queue).await?,
+            _ => 0,
+        };
+        let args = vec![
+            queue.clone(),
+            Bytes::from_static(configured.format.as_bytes()),
+            Bytes::from_static(configured.order_list.as_bytes()),
+            number(listeners),
+        ];
+        let keys = [k.queue, k.timeout, k.list];
+        let mut answer = self.read(&CONFIGURE, &keys, args).await?;
+        Ok(match &answer.bytes()?[..] {
+            b"PENDING" => Recorded::Pending,
+            b"LISTENERS" => Recorded::Listeners,
+            b"OTHERS" => Recorded::Others,
+            _ => Recorded::All {
+                dropped: answer.count()?,
+            },
+        })
+    }
+
+    /// Clients that listen on a queue's own channel, as Redisson's do: the brokers listen to a
+    /// pattern. 0 where this user may not ask.
+    async fn listeners(&self, queue: &[u8]) -> Result<i64, StoreError> {
+        let args = vec![Bytes::from_static(b"NUMSUB"), keys::channel(queue)];
+        match self.calls.command("PUBSUB", args).await {
+            Ok(BytesFrame::Array { data, .. }) => Ok(match data.get(1) {
+                Some(BytesFrame::Number { data, .. }) => *data,
+                _ => 0,
+            }),
+            Ok(_) | Err(LinkError::Refused(_)) => Ok(0),
+            Err(error) => Err(broken(error)),
+        }
     }
 
     /// Notes queues in the registry.

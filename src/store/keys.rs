@@ -25,7 +25,8 @@ pub struct QueueKeys {
     pub timeout: Bytes,
     /// list: the same members in offer order.
     pub list: Bytes,
-    /// hash: what all brokers must agree on: `name`, `format`, `paused_until`.
+    /// hash: what all brokers must agree on: `name`, `format`, `order_list`,
+    /// `paused_until`.
     pub queue: Bytes,
     /// hash: message name to message id.
     pub names: Bytes,

@@ -32,6 +32,8 @@ pub struct QueueState {
     /// The least time to live of a key of the queue, where one has any.
     pub ttl_ms: Option<u64>,
     pub named: u64,
+    /// `redisson`, or `zset` where no order list is kept.
+    pub layout: String,
     /// Redis's time of this answer.
     pub now_us: u64,
 }
@@ -133,17 +135,12 @@ impl Store {
         let k = self.keys(queue).await?;
         let more = [number(count), number(self.limits.reply_bytes_max)];
         let keys = vec![k.timeout, k.list, k.queue, k.names, k.ids, k.quarantine];
-        let mut answer = self.write(&POLL, keys, args(queue, more)).await?;
-        if answer.status == "APPLIED" {
-            return Err(StoreError::Uncertain(
-                "the messages were taken, but the reply of Redis that held them was lost".into(),
-            ));
+        let answer = self.write(&POLL, keys, args(queue, more)).await?;
+        match &answer.status[..] {
+            b"APPLIED" => Err(reply_lost()),
+            b"NOLIST" => self.take_first(queue, count as usize).await,
+            _ => payloads(answer),
         }
-        let mut payloads = Vec::with_capacity(answer.len());
-        while !answer.is_empty() {
-            payloads.push(answer.bytes()?);
-        }
-        Ok(payloads)
     }
 
     /// Pauses delivery, for so many ms or until it is resumed.
@@ -261,6 +258,7 @@ impl Store {
             format: answer.text()?,
             ttl_ms: u64::try_from(answer.int()?).ok(),
             named: answer.count()?,
+            layout: answer.text()?,
         })
     }
 
@@ -322,6 +320,22 @@ impl Store {
         .await?
         .count()
     }
+}
+
+/// Messages were taken, and nobody has them.
+pub(super) fn reply_lost() -> StoreError {
+    StoreError::Uncertain(
+        "the messages were taken, but the reply of Redis that held them was lost".into(),
+    )
+}
+
+/// What is left of an answer.
+pub(super) fn payloads(mut answer: Answer) -> Result<Vec<Bytes>, StoreError> {
+    let mut payloads = Vec::with_capacity(answer.len());
+    while !answer.is_empty() {
+        payloads.push(answer.bytes()?);
+    }
+    Ok(payloads)
 }
 
 fn changed(mut answer: Answer) -> Result<Changed, StoreError> {

@@ -2,14 +2,15 @@
 //! it.
 //!
 //! [`offers`] writes batches, [`delivery`] moves what is due, [`messages`] is what commands do to
-//! pending messages, [`search`] and [`convert`] the paged ones among them, [`facts`] what the audit
-//! asks. [`lane`] makes a write's outcome certain, [`redis`] is the only user of the client
-//! library, [`script`] lists the files of `lua/`.
+//! pending messages, [`search`], [`first`] and [`convert`] the paged ones among them, [`facts`]
+//! what the audit asks. [`lane`] makes a write's outcome certain, [`redis`] is the only user of
+//! the client library, [`script`] lists the files of `lua/`.
 
 pub mod answer;
 pub mod convert;
 pub mod delivery;
 pub mod facts;
+pub mod first;
 pub mod keys;
 pub mod lane;
 pub mod member;
@@ -33,6 +34,7 @@ use crate::queue::QueueName;
 use crate::store::answer::Answer;
 use crate::store::keys::QueueKeys;
 use crate::store::lane::Lane;
+use crate::store::offers::Configured;
 use crate::store::redis::{Link, LinkContext, LinkError};
 use crate::store::script::Script;
 
@@ -210,7 +212,8 @@ impl Store {
         let k = QueueKeys::new(queue.as_bytes());
         let plain = keys::guess(&k.suffix()) == queue.as_bytes();
         if !plain && !self.recorded.borrow().contains(queue.as_bytes()) {
-            self.configure(&k.destination, "").await?;
+            self.configure(&k.destination, Configured::default())
+                .await?;
             let mut recorded = self.recorded.borrow_mut();
             if recorded.len() >= RECORDED_MAX {
                 recorded.clear();

@@ -9,12 +9,21 @@ use crate::store::keys::QueueKeys;
 use crate::store::script::OFFER;
 use crate::store::{Store, StoreError, refused};
 
+/// What the configuration says of a queue and Redis records, in the words of the scripts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Configured {
+    /// `modern` or `legacy`; `""` leaves it.
+    pub format: &'static str,
+    /// `on` or `off`; `""` leaves it.
+    pub order_list: &'static str,
+}
+
 /// The messages of one call that go to one queue, or one named message.
 pub struct Group {
     pub queue: Bytes,
     pub keys: Rc<QueueKeys>,
-    /// `""` as recorded, or the configured format, recorded if none is yet.
-    pub format: &'static str,
+    /// Of a configured queue: recorded where nothing is yet.
+    pub configured: Option<Configured>,
     pub dues: Vec<Due>,
     /// Packed modern members, one after the other, and where each ends.
     pub members: Vec<u8>,
@@ -103,7 +112,14 @@ fn pack(group: &Group) -> Bytes {
     // Writing to a Vec cannot fail.
     let _ = rmp::encode::write_array_len(&mut out, if group.name.is_some() { 6 } else { 4 });
     string(&mut out, &group.queue);
-    string(&mut out, group.format.as_bytes());
+    match group.configured {
+        Some(configured) => {
+            let _ = rmp::encode::write_array_len(&mut out, 2);
+            string(&mut out, configured.format.as_bytes());
+            string(&mut out, configured.order_list.as_bytes());
+        }
+        None => string(&mut out, b""),
+    }
     let same = group
         .dues
         .first()

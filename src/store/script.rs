@@ -75,8 +75,10 @@ scripts! {
     RESCHEDULE = "reschedule" ["guard", "member", "find", "names", "publish"];
     FIRE = "fire" ["guard", "member", "find", "names", "publish"];
     GET = "get" ["guard", "member", "find"];
-    RANGE = "range" ["guard", "member", "find"];
+    RANGE = "range" ["guard", "member", "find", "page"];
     POLL = "poll" ["guard", "member", "names"];
+    FIRST = "first" ["guard", "member", "find", "page"];
+    TAKE = "take" ["guard", "member", "find", "names"];
     CLEAR = "clear" ["guard"];
     PAUSE = "pause" ["guard"];
     RESUME = "resume" ["guard"];
@@ -88,7 +90,7 @@ scripts! {
     SETTLE = "settle" ["guard"];
     NODE = "node" [];
     PRUNE = "prune" ["guard"];
-    CONFIGURE = "configure" ["guard"];
-    CONVERT_LISTED = "convert_listed" ["guard", "member", "convert"];
-    CONVERT_PENDING = "convert_pending" ["guard", "member", "find", "convert"];
+    CONFIGURE = "configure" ["guard", "member"];
+    CONVERT_LISTED = "convert_listed" ["guard", "member", "find", "page", "convert"];
+    CONVERT_PENDING = "convert_pending" ["guard", "member", "find", "page", "convert"];
 }

@@ -34,7 +34,11 @@ impl Store {
         count: u64,
     ) -> Result<u64, StoreError> {
         let wanted = if count == 0 { u64::MAX } else { count };
-        let mut removed = self.remove_listed(queue, payload, wanted).await?;
+        let mut removed = match self.remove_listed(queue, payload, wanted).await? {
+            Some(removed) => removed,
+            None if count > 0 => return self.remove_first(queue, payload, count).await,
+            None => 0,
+        };
         // Messages that only the zset has count too, after all listed ones.
         let mut after = None;
         while removed < wanted {
@@ -82,12 +86,13 @@ impl Store {
         }
     }
 
+    /// `None` where no order list is kept.
     async fn remove_listed(
         &self,
         queue: &QueueName,
         payload: &Bytes,
         wanted: u64,
-    ) -> Result<u64, StoreError> {
+    ) -> Result<Option<u64>, StoreError> {
         let (mut removed, mut restarts) = (0, 0);
         let (mut index, mut anchor) = (0, Bytes::new());
         let mut seen: HashSet<Bytes> = HashSet::new();
@@ -104,6 +109,9 @@ impl Store {
             let mut answer = self
                 .read(&MATCH_LISTED, &[k.timeout, k.list, k.queue], args)
                 .await?;
+            if answer.status == "NOLIST" {
+                return Ok(None);
+            }
             if answer.status == "LOST" {
                 (index, anchor, restarts) = (0, Bytes::new(), restarts + 1);
                 continue;
@@ -128,10 +136,10 @@ impl Store {
             // What was just removed stood before the next index.
             index = next.saturating_sub(gone as i64);
         }
-        Ok(removed)
+        Ok(Some(removed))
     }
 
-    async fn remove_members(
+    pub(super) async fn remove_members(
         &self,
         queue: &QueueName,
         members: Vec<Bytes>,
@@ -151,7 +159,7 @@ impl Store {
 
     /// One page of the zset: members with one of the payloads (and which), and where to go on.
     #[allow(clippy::type_complexity)]
-    async fn match_pending(
+    pub(super) async fn match_pending(
         &self,
         queue: &QueueName,
         payloads: &[Bytes],

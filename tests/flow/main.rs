@@ -28,6 +28,7 @@ mod kills;
 mod layout;
 mod managed;
 mod model;
+mod no_list;
 mod pause;
 mod reload;
 mod restart;

@@ -6,6 +6,7 @@ use crate::stage::{call, due_of, eventually, field_of, list, offer, say, take_du
 use crate::support::broker::Broker;
 use crate::support::redis::{self, Redis};
 use crate::support::resp::{Client, Value};
+use delay_broker::store::script::TAKE;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -173,6 +174,33 @@ fn every_writing_command_is_applied_once_whatever_breaks() {
                 (pending(&mut client, &queue) == left).then_some(())
             });
         }
+    }
+}
+
+/// Where no order list is kept the call that takes is another, and as little is doubled.
+#[test]
+fn a_poll_without_order_list_is_applied_once_whatever_breaks() {
+    let Setting {
+        broker,
+        proxy,
+        mut redis,
+    } = set_up();
+    let mut client = broker.client();
+    for how in [Break::Reply, Break::HalfReply, Break::Request] {
+        let queue = format!("{how:?}");
+        let record = format!("HSET delay_broker_queue:{{{queue}}} name {queue} order_list off");
+        say(&mut redis, &record);
+        offer(&mut client, &[&queue, "2h", "a"]);
+        offer(&mut client, &[&queue, "1h", "b"]);
+        proxy.break_next(&[TAKE.sha(), &queue], how);
+        let before = proxy.broken();
+        let told = call(&mut client, &["DQ.POLL", &queue]);
+        assert_eq!(proxy.broken(), before + 1, "{how:?}: {told:?}");
+        match how {
+            Break::Request => assert_eq!(told.texts(), ["a", "b"]),
+            _ => assert!(told.text().starts_with("UNCERTAIN "), "{how:?}: {told:?}"),
+        }
+        assert_eq!(pending(&mut client, &queue), [], "{how:?}");
     }
 }
 

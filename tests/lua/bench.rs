@@ -8,7 +8,7 @@ use delay_broker::store::script::ALL;
 
 /// A script and the roles of its KEYS. The first key `call` says that it is guarded:
 /// then a number and `valid_until` go before its arguments. `...` says that KEYS vary.
-pub const SCRIPTS: [(&str, &str); 26] = [
+pub const SCRIPTS: [(&str, &str); 28] = [
     ("offer", "call ..."),
     (
         "transfer",
@@ -24,6 +24,8 @@ pub const SCRIPTS: [(&str, &str); 26] = [
     ("get", "timeout queue names ids"),
     ("range", "timeout queue ids"),
     ("poll", "call timeout list queue names ids quarantine"),
+    ("first", "timeout queue"),
+    ("take", "call timeout queue names ids"),
     ("clear", "call timeout list queue names ids"),
     ("pause", "call queue"),
     ("resume", "call queue"),
@@ -35,7 +37,7 @@ pub const SCRIPTS: [(&str, &str); 26] = [
     ("settle", "call"),
     ("node", "node"),
     ("prune", "timeout list queue registry"),
-    ("configure", "queue"),
+    ("configure", "queue timeout list"),
     ("convert_listed", "call timeout list queue"),
     ("convert_pending", "call timeout list queue"),
 ];
@@ -191,7 +193,7 @@ impl Bench {
     }
 
     /// Keys and packed argument of one group of an offer: `q -1000:m1(a) 5:m2(b) name=n mode=NX
-    /// format=legacy`. `each` sends delays as an array even if all are equal.
+    /// format=legacy order_list=off`. `each` sends delays as an array even if all are equal.
     fn group(&self, words: &[&str]) -> (Vec<Vec<u8>>, Vec<u8>) {
         let option = |key: &str| words.iter().find_map(|word| word.strip_prefix(key));
         let messages: Vec<(i64, Vec<u8>)> = words[1..]
@@ -211,7 +213,14 @@ impl Bench {
             &mut packed,
             self.names.key(&format!("{prefix}destination")).as_bytes(),
         );
-        pack_text(&mut packed, option("format=").unwrap_or("").as_bytes());
+        match (option("format="), option("order_list=")) {
+            (None, None) => pack_text(&mut packed, b""),
+            (format, order_list) => {
+                pack_array(&mut packed, 2);
+                pack_text(&mut packed, format.unwrap_or("modern").as_bytes());
+                pack_text(&mut packed, order_list.unwrap_or("").as_bytes());
+            }
+        }
         if words.contains(&"each") || messages.iter().any(|(delay, _)| *delay != messages[0].0) {
             pack_array(&mut packed, messages.len());
             messages
@@ -283,7 +292,7 @@ pub fn check(rows: &[Row]) {
         if guarded {
             assert_eq!(bench.run(call), "SETTLED", "twice: {what}");
             bench.then(then, what);
-            let stored = if call.starts_with("poll") && reply.starts_with("OK") {
+            let stored = if ["poll", "take"].contains(&&call[..4]) && reply.starts_with("OK") {
                 "APPLIED".to_owned()
             } else {
                 reply

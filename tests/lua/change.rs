@@ -239,32 +239,38 @@ fn pause_out_of_memory() {
 #[test]
 fn configure() {
     let rows: &[Row] = &[
-        ("claims the name", "", "configure ''", "OK", "queue name=$q"),
+        (
+            "claims the name",
+            "",
+            "configure '' '' 0",
+            "OK DONE :0",
+            "queue name=$q",
+        ),
         (
             "legacy",
             "",
-            "configure legacy",
-            "OK",
+            "configure legacy '' 0",
+            "OK DONE :0",
             "queue name=$q format=legacy",
         ),
         (
             "a format stays unless told",
             "queue name=$q format=legacy paused_until=-1",
-            "configure ''",
-            "OK",
+            "configure '' '' 0",
+            "OK DONE :0",
             "queue name=$q format=legacy paused_until=-1",
         ),
         (
             "modern",
             "queue format=legacy",
-            "configure modern",
-            "OK",
+            "configure modern '' 0",
+            "OK DONE :0",
             "queue name=$q",
         ),
         (
             "another name",
             "queue name=other",
-            "configure legacy",
+            "configure legacy '' 0",
             "BADQUEUE other",
             "queue name=other",
         ),

@@ -8,7 +8,7 @@ use delay_broker::store::script::{ALL, PROBE};
 use std::collections::BTreeSet;
 
 /// A call of each script that finds nothing to complain of.
-const CALLS: [&str; 26] = [
+const CALLS: [&str; 28] = [
     "offer q 5:m1(a) / q 5:m2(b) name=n",
     "transfer 9 1000",
     "heads timeout",
@@ -21,6 +21,8 @@ const CALLS: [&str; 26] = [
     "get 5 #1",
     "range -inf +inf 10 1000 '' ''",
     "poll 1 1000",
+    "first '' '' 10 1000 ''",
+    "take 1000 5 #1",
     "clear",
     "pause 0",
     "resume",
@@ -32,7 +34,7 @@ const CALLS: [&str; 26] = [
     "settle 9",
     "node token 1000",
     "prune",
-    "configure ''",
+    "configure '' '' 0",
     "convert_listed legacy 0 10 10 1000",
     "convert_pending legacy '' '' 10 1000",
 ];

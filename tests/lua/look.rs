@@ -202,26 +202,26 @@ fn info() {
             "nothing there",
             "",
             "info",
-            "OK :0 :0 '' :0 :0 '' modern :-1 :0",
+            "OK :0 :0 '' :0 :0 '' modern :-1 :0 redisson",
         ),
         (
             "everything there",
             "timeout m1(a)=-5.5 m2(b)=1; destination x y z; list m1(a); quarantine bad=1
              queue name=$q paused_until=-1 format=legacy; names a=1-01 b=2-02",
             "info",
-            "OK :2 :3 -5.5 :1 :1 -1 legacy :-1 :2",
+            "OK :2 :3 -5.5 :1 :1 -1 legacy :-1 :2 redisson",
         ),
         (
             "a destination of another type, a pause that is over",
             "destination !string; queue paused_until=1000",
             "info",
-            "OK :0 :-1 '' :0 :0 '' modern :-1 :0",
+            "OK :0 :-1 '' :0 :0 '' modern :-1 :0 redisson",
         ),
         (
             "a pause for a time",
             "queue paused_until=9000000000000",
             "info",
-            "OK :0 :0 '' :0 :0 9000000000000 modern :-1 :0",
+            "OK :0 :0 '' :0 :0 9000000000000 modern :-1 :0 redisson",
         ),
         ("another name", "queue name=other", "info", "BADQUEUE other"),
     ]);

@@ -15,6 +15,7 @@ mod change;
 mod convert;
 mod every;
 mod look;
+mod no_list;
 mod offer;
 mod quarantine;
 mod redisson;

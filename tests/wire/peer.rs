@@ -41,6 +41,13 @@ impl Place {
         Peer::connect(&self.broker)
     }
 
+    /// Records that a queue keeps no order list.
+    pub fn drop_list(&self, queue: &str) {
+        let key = format!("delay_broker_queue:{{{queue}}}");
+        let record = ["HSET", &key, "name", queue, "order_list", "off"];
+        self.backing().call(&record).unwrap();
+    }
+
     /// A peer that speaks RESP3.
     pub fn peer3(&self) -> Peer {
         let mut peer = self.peer();
@@ -288,15 +295,28 @@ impl std::fmt::Display for End {
 /// What is sent, and what comes back.
 pub type Row<'a> = (&'a str, &'a str);
 
-/// Runs a table on the shared broker.
+/// Runs a table on the shared broker, with an order list and without: nobody notices.
 pub fn check(rows: &[Row]) {
-    check_on(shared(), rows);
+    let place = shared();
+    check_on(place, rows);
+    check_peers(rows, |resp3| {
+        let peer = if resp3 { place.peer3() } else { place.peer() };
+        place.drop_list(&peer.queue);
+        peer
+    });
 }
 
 /// Runs a table in every way that clients send.
 pub fn check_on(place: &Place, rows: &[Row]) {
+    check_peers(
+        rows,
+        |resp3| if resp3 { place.peer3() } else { place.peer() },
+    );
+}
+
+fn check_peers(rows: &[Row], new_peer: impl Fn(bool) -> Peer) {
     for resp3 in [false, true] {
-        let mut peer = if resp3 { place.peer3() } else { place.peer() };
+        let mut peer = new_peer(resp3);
         for (number, (sent, expected)) in rows.iter().enumerate() {
             told(&format!(
                 "row {number} of {}, RESP3 {resp3}: {}",
@@ -309,7 +329,7 @@ pub fn check_on(place: &Place, rows: &[Row]) {
     }
     let all: String = rows.iter().map(|(sent, _)| *sent).collect();
     for pieces in [false, true] {
-        let mut peer = if pieces { place.peer() } else { place.peer3() };
+        let mut peer = new_peer(!pieces);
         if pieces {
             let all = all.replace("«q»", &peer.queue).into_bytes();
             let mut sizes = [1, 2, 3, 5, 8, 13, 21].into_iter().cycle();
@@ -337,6 +357,11 @@ pub fn check_on(place: &Place, rows: &[Row]) {
 /// Where a failing test was; shown with its output.
 fn told(what: &str) {
     eprintln!("{what}");
+}
+
+pub fn sorted(mut all: Vec<String>) -> Vec<String> {
+    all.sort();
+    all
 }
 
 pub fn shown(bytes: &[u8]) -> String {

@@ -118,6 +118,22 @@ fn info() {
 }
 
 /// An unreadable member is put aside when it is due; what is around it is delivered.
+/// Nothing is listed, and nothing of it is in Redis.
+#[test]
+fn info_without_order_list() {
+    let mut peer = shared().peer();
+    shared().drop_list(&peer.queue);
+    peer.sends("DQ.OFFER «q» 1h a\r\nDQ.OFFER «q» 1h b NAME n\r\nDQ.INFO «q»\r\n");
+    peer.gets("$30\r\n«id»\r\n$30\r\n«id»\r\n");
+    peer.gets(
+        "*44\r\n«lines»$7\r\npending\r\n:2\r\n«lines»$6\r\nlisted\r\n:0\r\n\
+         «lines»$6\r\nlayout\r\n$4\r\nzset\r\n«lines»lateness_max_ms\r\n$1\r\n0\r\n",
+    );
+    let list = format!("redisson_delay_queue:{{{}}}", peer.queue);
+    let exists = shared().backing().call(&["EXISTS", &list]).unwrap();
+    assert_eq!(exists.int(), 0);
+}
+
 #[test]
 fn quarantine() {
     for mut peer in [shared().peer(), shared().peer3()] {
