@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::figures::{Curve, Measure, Row, percentile};
 use crate::messages::{EVER, Judged, Message, Random, Receipt, judge, now_us};
-use crate::meter::Meter;
+use crate::meter::{Meter, late_ones};
 use crate::producer::{Due, keys};
 use crate::servers::{NO_FILE, Redis};
 use crate::sides::{Scene, Side, in_turns};
@@ -148,6 +148,8 @@ pub fn busy_off(scale: Scale) -> Outcome<Row> {
 
 struct Busy {
     judged: Judged,
+    /// Still pending when all was over.
+    left: usize,
     /// Messages that were behind when the offers ended, of 100 due.
     behind: f64,
     per_second: f64,
@@ -168,6 +170,11 @@ fn busy_of(scale: Scale, ours: Side, redisson: usize, p99: &str) -> Outcome<Row>
         let (broker, other) = (turns.broker.iter(), turns.other.iter());
         Measure::both(name, broker.map(of), other.map(of))
     };
+    for (name, side) in [("broker", &turns.broker), ("other side", &turns.other)] {
+        let left = side.iter().map(|busy| busy.left).filter(|left| *left > 0);
+        let notes = left.map(|left| format!("{name}: {}", late_ones(left)));
+        row.notes.extend(notes);
+    }
     let part = |part| move |busy: &Busy| percentile(&busy.judged.lateness_ms, part);
     row.measures = vec![
         both("behind at the end %", &|busy| busy.behind).target("0"),
@@ -206,13 +213,14 @@ fn busy_round(side: Side, seconds: u64) -> Outcome<Busy> {
     let took_s = (window.end - window.start) as f64 / 1000.0;
     let mut judged = judge(&messages, &receipts, EVER);
     // What is still pending is late, not lost; how much, says another figure.
-    let held = held(&scene.redis, &names)?;
-    judged.doubled += held.saturating_sub(judged.lost);
-    judged.lost = judged.lost.saturating_sub(held);
+    let left = held(&scene.redis, &names)?;
+    judged.doubled += left.saturating_sub(judged.lost);
+    judged.lost = judged.lost.saturating_sub(left);
     Ok(Busy {
         behind: behind(&messages, &receipts, window.end),
         per_second: total as f64 / took_s,
         judged,
+        left,
     })
 }
 

@@ -29,6 +29,11 @@ struct Progress {
     end_us: AtomicU64,
 }
 
+/// A note where a row ends before all came.
+pub fn late_ones(count: usize) -> String {
+    format!("{count} had not come when it ended: lateness is that of the others")
+}
+
 impl Meter<'_> {
     /// Takes while `offering` runs, and after that until the time that it gives, Unix us.
     pub fn run(

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::figures::{Measure, Row, percentile};
 use crate::messages::{HOUR_MS, Message, Random, judge, now_us, spread};
-use crate::meter::Meter;
+use crate::meter::{Meter, late_ones};
 use crate::producer::{Producer, keys};
 use crate::resp::Connection;
 use crate::servers::SlowLog;
@@ -71,7 +71,9 @@ fn steady_of(scale: Scale, side: Side, busy: &str, p99: &str) -> Outcome<Row> {
     // What is still pending is late, not lost; how much, says another figure.
     let ([_, timeout, ..], end) = (keys(QUEUE), window.end.to_string());
     let pending = control.call(&[b"ZCOUNT", timeout.as_bytes(), b"-inf", end.as_bytes()])?;
-    judged.lost = judged.lost.saturating_sub(pending.int()? as usize);
+    let pending = pending.int()? as usize;
+    judged.lost = judged.lost.saturating_sub(pending);
+    let note = (pending > 0).then(|| late_ones(pending));
     let due = messages.iter().filter(|one| window.contains(&one.due_ms));
     let behind = receipts.iter().filter(|one| one.at_us <= window.end * 1000);
     let due_by_end = messages.iter().filter(|one| one.due_ms < window.end);
@@ -90,6 +92,7 @@ fn steady_of(scale: Scale, side: Side, busy: &str, p99: &str) -> Outcome<Row> {
             Measure::one("early", judged.early as f64).target("0"),
         ],
         faults: judged.faults(),
+        notes: note.into_iter().collect(),
         ..Row::default()
     })
 }
