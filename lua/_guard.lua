@@ -1,5 +1,6 @@
 -- What every script does before and after its work: whether the call may still run, whether the
--- queue is the one that owns the keys, what is stored so that a lost reply can be settled.
+-- queue is the one that owns the keys and keeps an order list, what is stored so that a lost reply
+-- can be settled.
 -- Knows nothing of members. Keeps: a call is applied at most once, and never after `valid_until`.
 --
 -- The call key holds `<number> <msgpack of the reply>` of the last call applied, or `<number>` of

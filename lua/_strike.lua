@@ -110,29 +110,30 @@ local function scan(list, members, places)
 end
 
 -- Takes one copy of each member off the list. Returns what that cost, in elements passed (LREM:
--- 40 of them take about 1 us): `shared`, which more members would not have added to, and `each`,
--- which they would.
+-- 40 of them take about 1 us): `shared`, which is never more than some passes over the list however
+-- many members go, and `each`, which grows with them.
 local function strike(list, members)
   local length = redis.call('LLEN', list)
   local rest, places, shared, each = members, {}, 0, 0
-  if #members >= 4 and length >= 1000 then
+  if length >= (#members < 4 and 10000 or 1000) then
     -- To read the list is cheaper where a good part of it goes.
     if 50 * #members < length then places, rest = located(list, length, members) end
     if #rest > 25 and length <= scanned_max then
       scan(list, rest, places)
       rest, shared = {}, 25 * length
     end
+    each = #rest * length / 2
     local walk = 0
     for i = 1, #places do walk = walk + math.min(places[i], length - places[i]) end
     if walk > length then
       for i = 1, #places do redis.call('LSET', list, places[i], struck) end
       redis.call('LREM', list, 0, struck)
-      shared = shared + length
-    else
-      rest, each = members, walk
+      walk = length
+    elseif #places > 0 then
+      rest = members
     end
+    shared = shared + walk
   end
   for i = 1, #rest do unlist(list, rest[i], select(2, read(rest[i]))) end
-  if each == 0 and length >= 1000 then each = #rest * length / 2 end
   return shared, each
 end

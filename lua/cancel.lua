@@ -3,7 +3,7 @@
 -- KEYS[1]   string  call       number and reply of this link's last call
 -- KEYS[2]   zset    timeout    member -> due, Unix ms
 -- KEYS[3]   list    list       the members in offer order
--- KEYS[4]   hash    queue_key  true name of the queue
+-- KEYS[4]   hash    queue_key  true name, order_list
 -- KEYS[5]   hash    names      name -> message id
 -- KEYS[6]   hash    ids        hex of the id -> name
 -- ARGV[1]   int     number     of this call

@@ -2,7 +2,7 @@
 --
 -- KEYS[1]   zset   timeout    member -> due, Unix ms
 -- KEYS[2]   list   list       the members in offer order
--- KEYS[3]   hash   queue_key  true name of the queue
+-- KEYS[3]   hash   queue_key  true name, order_list
 -- ARGV[1]   text   queue
 -- ARGV[2]   int    index      where the page begins; 0 first, then next_index
 -- ARGV[3]   bytes  anchor     the member before it, '' on the first page, then next_anchor

@@ -23,12 +23,13 @@
 //! 6. A write whose outcome is unknown is settled, never blindly repeated (`store::lane`).
 //! 7. One thread owns all of this; each piece of mutable state has one owner on it.
 //!
-//! Words: *queue* (a name, and the list that due payloads are appended to), *message* (payload,
-//! due time, id, perhaps a name), *member* (a message as packed into zset and list), *score* (its
-//! due time there, Unix ms), *offer*, *remove* (by payload), *cancel* (by id or name), *transfer*
-//! (due members to the destination list), *head* (the member with the least score), *hint*
-//! (somebody says when a queue has something due), *ticket* (a claim on a batch's outcome), *lane*
-//! (one writing call at a time, with a number), *quarantine* (members that cannot be read).
+//! Words: *queue* (a name, and the list that due payloads are appended to), *message* (payload, due
+//! time, id, perhaps a name), *member* (a message as packed into zset and list), *score* (its due
+//! time there, Unix ms), *order list* (the members again, as offered; a queue can do without),
+//! *offer*, *remove* (by payload), *cancel* (by id or name), *transfer* (due members to the
+//! destination list), *head* (the member with the least score), *hint* (somebody says when a queue
+//! has something due), *ticket* (a claim on a batch's outcome), *lane* (one writing call at a time,
+//! with a number), *quarantine* (members that cannot be read).
 //!
 //! The modules stand in reading order.
 

@@ -2,7 +2,7 @@
 //!
 //! Replies with an array of payloads, as Redisson's `poll(limit)`. At most once: if the reply is
 //! lost, so are its messages. Errors: ERR (COUNT), BADQUEUE, WRONGTYPE, UNAVAILABLE, UNCERTAIN.
-//! Way: `lua/poll.lua`.
+//! Way: `lua/poll.lua`; without an order list pages of `lua/first.lua`, then `lua/take.lua`.
 
 use std::rc::Rc;
 

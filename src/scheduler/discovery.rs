@@ -16,7 +16,9 @@ use tokio::time::Instant;
 
 use crate::metrics::WakeCause;
 use crate::scheduler::host::Host;
+use crate::scheduler::queue_loop::SCORE_END;
 use crate::scheduler::served::moment;
+use crate::store::delivery::Found;
 use crate::store::keys::{self, QueueKeys};
 use crate::store::{Store, StoreError};
 
@@ -97,17 +99,19 @@ impl Discovery {
         self.scan.notify_one();
     }
 
-    /// Takes up the queue of a suffix, under its configured, recorded or guessed name.
-    async fn take_up(&self, suffix: &Bytes) -> Result<(), StoreError> {
-        let name = match self.configured.get(suffix) {
-            Some(name) => name.clone(),
-            None => match self.store.recorded_name(suffix).await? {
-                Some(name) if keys::suffix_of(&name) == *suffix => name,
-                _ => self.guess(suffix),
-            },
+    /// Takes up a queue under its configured, recorded or guessed name.
+    fn take_up(&self, found: &Found) {
+        let name = match (self.configured.get(&found.suffix), &found.name) {
+            (Some(name), _) => name.clone(),
+            (None, Some(name)) if keys::suffix_of(name) == found.suffix => name.clone(),
+            (None, _) => self.guess(&found.suffix),
         };
-        self.host.look(&QueueKeys::new(&name), WakeCause::Scan);
-        Ok(())
+        let keys = QueueKeys::new(&name);
+        match moment(&found.head) {
+            Some(due) if due < SCORE_END => self.host.hint(&keys, due, WakeCause::Scan),
+            // To be pruned, or to be complained of.
+            _ => self.host.look(&keys, WakeCause::Scan),
+        }
     }
 
     fn guess(&self, suffix: &Bytes) -> Bytes {
@@ -132,18 +136,18 @@ impl Discovery {
                 continue;
             };
             self.heard_set.borrow_mut().remove(&suffix);
-            let taken = match self.store.has_pending(&suffix).await {
-                Ok(true) => self.take_up(&suffix).await,
-                Ok(false) => Ok(()),
-                Err(error) => Err(error),
-            };
-            // The scan would find it too, but late. A bad key is left to it.
-            if matches!(
-                taken,
-                Err(StoreError::Unavailable(_) | StoreError::Uncertain(_))
-            ) {
-                self.heard_of(suffix);
-                tokio::time::sleep(HEARD_RETRY).await;
+            match self.store.found(vec![suffix.clone()]).await {
+                // Channels ignore databases, and anyone can publish.
+                Ok(found) => {
+                    let pending = found.iter().filter(|found| !found.head.is_empty());
+                    pending.for_each(|found| self.take_up(found));
+                }
+                // The scan would find it too, but late. A bad key is left to it.
+                Err(StoreError::Unavailable(_) | StoreError::Uncertain(_)) => {
+                    self.heard_of(suffix);
+                    tokio::time::sleep(HEARD_RETRY).await;
+                }
+                Err(_) => {}
             }
         }
     }
@@ -195,10 +199,11 @@ impl Discovery {
     }
 
     async fn take_up_unknown(&self, suffixes: Vec<Bytes>) -> Result<(), StoreError> {
-        for suffix in suffixes {
-            if !self.host.serves(&suffix) {
-                self.take_up(&suffix).await?;
-            }
+        let unknown = |suffix: &Bytes| !self.host.serves(suffix);
+        let suffixes: Vec<Bytes> = suffixes.into_iter().filter(unknown).collect();
+        for some in suffixes.chunks(HEADS_MAX) {
+            let found = self.store.found(some.to_vec()).await?;
+            found.iter().for_each(|found| self.take_up(found));
         }
         Ok(())
     }

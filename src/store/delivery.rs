@@ -7,7 +7,7 @@ use redis_protocol::resp3::types::BytesFrame;
 use crate::store::keys::{self, QueueKeys, REGISTRY};
 use crate::store::offers::Configured;
 use crate::store::redis::LinkError;
-use crate::store::script::{CONFIGURE, HEADS, NODE, PRUNE, STATS, TRANSFER};
+use crate::store::script::{CONFIGURE, FOUND, HEADS, NODE, PRUNE, STATS, TRANSFER};
 use crate::store::{Store, StoreError, number, refused};
 
 /// What a transfer did.
@@ -51,6 +51,15 @@ pub enum Recorded {
     Listeners,
     /// All but the order list: it has members of others.
     Others,
+}
+
+/// A queue that was just found.
+pub struct Found {
+    pub suffix: Bytes,
+    /// As recorded in Redis, if it is.
+    pub name: Option<Bytes>,
+    /// The score of its head; empty if nothing is pending, no number if the key holds no zset.
+    pub head: String,
 }
 
 /// One page of SCAN.
@@ -121,6 +130,26 @@ impl Store {
             heads.push(answer.text()?);
         }
         Ok(heads)
+    }
+
+    /// The recorded name and the head of each of these queues, in their order; at most 500.
+    ///
+    /// # Errors
+    /// Redis cannot be reached.
+    pub async fn found(&self, suffixes: Vec<Bytes>) -> Result<Vec<Found>, StoreError> {
+        let mut keys = Vec::with_capacity(suffixes.len() * 2);
+        for suffix in &suffixes {
+            let k = QueueKeys::new(suffix);
+            keys.extend([k.timeout, k.queue]);
+        }
+        let mut answer = self.read(&FOUND, &keys, Vec::new()).await?;
+        let mut found = Vec::with_capacity(suffixes.len());
+        for suffix in suffixes {
+            let name = Some(answer.bytes()?).filter(|name| !name.is_empty());
+            let head = answer.text()?;
+            found.push(Found { suffix, name, head });
+        }
+        Ok(found)
     }
 
     /// Redis's time in ms, and the numbers of some queues.
@@ -265,29 +294,6 @@ impl Store {
             number(count),
         ];
         page(self.calls.command("SSCAN", args).await.map_err(broken)?)
-    }
-
-    /// The true name that is recorded for each suffix, where one is.
-    ///
-    /// # Errors
-    /// Redis cannot be reached.
-    pub async fn recorded_name(&self, suffix: &[u8]) -> Result<Option<Bytes>, StoreError> {
-        let args = vec![keys::queue_hash(suffix), Bytes::from_static(b"name")];
-        match self.calls.command("HGET", args).await.map_err(broken)? {
-            BytesFrame::BlobString { data, .. } => Ok(Some(data)),
-            _ => Ok(None),
-        }
-    }
-
-    /// Whether the zset of a suffix exists in our database: channels ignore databases, and anyone
-    /// can publish.
-    ///
-    /// # Errors
-    /// Redis cannot be reached.
-    pub async fn has_pending(&self, suffix: &[u8]) -> Result<bool, StoreError> {
-        let args = vec![QueueKeys::new(suffix).timeout];
-        let reply = self.calls.command("EXISTS", args).await.map_err(broken)?;
-        Ok(matches!(reply, BytesFrame::Number { data: 1, .. }))
     }
 
     /// Publishes the heartbeat that proves the subscription.

@@ -95,7 +95,8 @@ impl Store {
                 }
                 // What is taken has to be answered.
                 Err(error) if !taken.is_empty() => {
-                    tracing::warn!(%error, "DQ.POLL ended early");
+                    let queue = queue.as_bytes().escape_ascii();
+                    tracing::warn!(%queue, %error, "DQ.POLL ended early");
                     break;
                 }
                 Err(error) => return Err(error),

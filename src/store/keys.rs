@@ -37,6 +37,7 @@ pub struct QueueKeys {
 }
 
 impl QueueKeys {
+    /// Of a queue; or of a suffix, whose keys are the same, all but the destination.
     pub fn new(queue: &[u8]) -> Self {
         Self {
             destination: Bytes::copy_from_slice(queue),
@@ -97,11 +98,6 @@ pub fn guess(suffix: &[u8]) -> &[u8] {
         Some(inner) if !inner.is_empty() && !inner.contains(&b'{') => inner,
         _ => suffix,
     }
-}
-
-/// The queue hash of a suffix, for looking up the recorded name.
-pub fn queue_hash(suffix: &[u8]) -> Bytes {
-    name(QUEUE, suffix)
 }
 
 #[cfg(test)]

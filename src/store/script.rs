@@ -68,6 +68,7 @@ scripts! {
     OFFER = "offer" ["guard", "member", "find", "publish"];
     TRANSFER = "transfer" ["guard", "member", "find", "strike", "names"];
     HEADS = "heads" [];
+    FOUND = "found" [];
     REMOVE = "remove" ["guard", "member", "find", "strike", "names"];
     MATCH_LISTED = "match_listed" ["guard", "member", "match"];
     MATCH_PENDING = "match_pending" ["guard", "member", "find", "match"];

@@ -3,7 +3,7 @@
 //! Pages move on while others change the queue. A page of the list begins behind an anchor (the
 //! last element seen); if the anchor itself is gone the search begins anew. A page of the zset goes
 //! on behind a score and a member, which others cannot shift. What is found is exact members, so
-//! acting on one twice does nothing.
+//! acting on one twice does nothing. Where no order list is kept [`super::first`] finds the order.
 
 use std::collections::HashSet;
 

@@ -8,13 +8,14 @@ use delay_broker::store::script::ALL;
 
 /// A script and the roles of its KEYS. The first key `call` says that it is guarded:
 /// then a number and `valid_until` go before its arguments. `...` says that KEYS vary.
-pub const SCRIPTS: [(&str, &str); 28] = [
+pub const SCRIPTS: [(&str, &str); 29] = [
     ("offer", "call ..."),
     (
         "transfer",
         "destination timeout list queue names ids quarantine",
     ),
     ("heads", "..."),
+    ("found", "..."),
     ("match_listed", "timeout list queue"),
     ("match_pending", "timeout queue"),
     ("remove", "call timeout list queue names ids"),
@@ -171,7 +172,9 @@ impl Bench {
                     args.push(packed);
                 }
             }
-            "heads" | "stats" => keys.extend(words.iter().map(|w| self.names.key(w).into_bytes())),
+            "heads" | "found" | "stats" => {
+                keys.extend(words.iter().map(|w| self.names.key(w).into_bytes()))
+            }
             "settle" | "node" => args.extend(words.iter().map(|word| self.names.bytes(word))),
             _ => {
                 args.push(self.names.queue.clone().into_bytes());

@@ -8,10 +8,11 @@ use delay_broker::store::script::{ALL, PROBE};
 use std::collections::BTreeSet;
 
 /// A call of each script that finds nothing to complain of.
-const CALLS: [&str; 28] = [
+const CALLS: [&str; 29] = [
     "offer q 5:m1(a) / q 5:m2(b) name=n",
     "transfer 9 1000",
     "heads timeout",
+    "found timeout queue",
     "match_listed 0 '' 10 10 a",
     "match_pending '' '' 10 a",
     "remove m1(a)",

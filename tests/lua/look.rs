@@ -1,4 +1,4 @@
-//! The scripts that only read: get, range, heads, info, stats, match_listed, match_pending.
+//! The scripts that only read: get, range, heads, found, info, stats, match_listed, match_pending.
 
 use crate::bench::{Bench, check};
 
@@ -165,6 +165,19 @@ fn heads() {
             "timeout m1(a)=-5.5 m2(b)=1; p.timeout m1(a)=9000000000000; list m1(a)",
             "heads p.timeout timeout destination list timeout",
             "OK 9000000000000 -5.5 '' WRONGTYPE -5.5",
+        ),
+    ]);
+}
+
+#[test]
+fn found() {
+    check_reads(&[
+        ("nothing there", "", "found timeout queue", "OK '' ''"),
+        (
+            "each in turn",
+            "timeout m1(a)=-5.5 m2(b)=1; queue name=x; p.timeout !string; p.queue !string",
+            "found timeout queue p.timeout p.queue destination p.names",
+            "OK x -5.5 '' WRONGTYPE '' ''",
         ),
     ]);
 }

@@ -296,6 +296,39 @@ fn many_in_any_order() {
     }
 }
 
+/// One message anywhere in a long list: what it cost counts as shared with more of them where ids
+/// are in order, so that the next transfer takes more at once; else as the cost of each.
+#[test]
+fn one_of_a_long_list() {
+    const LENGTH: usize = 12_000;
+    let ours = |id: usize| id;
+    let others = |id: usize| id * 7_919 % 12_007;
+    for (call, place, id, each_costs) in [
+        ("transfer 8 1000000", 1, ours as fn(usize) -> usize, false),
+        ("transfer 8 1000000", 6_000, ours, false),
+        ("transfer 8 1000000", 11_999, ours, false),
+        ("transfer 8 1000000", 6_000, others, true),
+        ("cancel 5 #0", 0, ours, false),
+    ] {
+        let mut bench = Bench::new("");
+        let mut listed: Vec<String> = (0..LENGTH).map(|n| format!("m{}(x)", id(n))).collect();
+        let score = |n: usize| if n == place { 5 } else { 9_000_000_000_000_u64 };
+        let pending = listed.iter().enumerate();
+        let pending: Vec<String> = pending.map(|(n, m)| format!("{} {m}", score(n))).collect();
+        bench.redis(&format!("ZADD @timeout {}", pending.join(" ")));
+        bench.redis(&format!("RPUSH @list {}", listed.join(" ")));
+
+        let reply = bench.run(call);
+        let each = reply.split(' ').nth(6);
+        assert_eq!(each.is_some_and(|each| each != ":0"), each_costs, "{reply}");
+        listed.remove(place);
+        let left: Vec<Vec<u8>> = listed.iter().map(|one| bench.names.bytes(one)).collect();
+        let list = bench.redis("LRANGE @list 0 -1");
+        let list: Vec<Vec<u8>> = list.elements().iter().map(|one| one.bytes()).collect();
+        assert!(list == left, "{call} at {place}: {} are left", list.len());
+    }
+}
+
 fn payload(member: &[u8]) -> Option<Vec<u8>> {
     let text = member.escape_ascii().to_string();
     if text.starts_with("unreadable") {
