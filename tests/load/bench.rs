@@ -118,7 +118,7 @@ const ROWS: [Entry; 28] = [
     ("remove-million", "DQ.REMOVE by payload, 1,000,000 pending", NOBODY, million::remove),
     ("hostile", "normal clients beside hostile ones", "without them", hostile::run),
     ("flushes", "offers and lateness by appendfsync", NOBODY, flushes::run),
-    ("durability", "kill -9 of Redis under offers: acknowledged, and lost", NOBODY, durability::lost),
+    ("durability", "kill -9 of Redis under offers: what is lost", NOBODY, durability::lost),
     ("kills", "broker and Redis killed again and again under load", NOBODY, durability::kills),
 ];
 

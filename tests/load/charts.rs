@@ -16,7 +16,7 @@ const RIGHT: f64 = 130.0;
 const TOP: f64 = 84.0;
 
 #[derive(Clone, Copy)]
-pub enum Scale {
+pub enum Spacing {
     /// From 0 to what is needed.
     Linear,
     /// From here to there.
@@ -33,7 +33,7 @@ pub struct Entry {
 /// Horizontal bars: for each entry that of the broker, and below it that of the other side.
 pub struct Bars {
     pub title: &'static str,
-    pub scale: Scale,
+    pub spacing: Spacing,
     pub unit: &'static str,
     pub other: &'static str,
     pub entries: Vec<Entry>,
@@ -108,7 +108,7 @@ impl Bars {
             .flatten()
             .fold(0.0, f64::max);
         Axis {
-            scale: self.scale,
+            spacing: self.spacing,
             most,
             from: LEFT,
             to: WIDTH - RIGHT,
@@ -127,7 +127,7 @@ fn plain(tick: f64) -> String {
 
 /// Where a value stands, in pixels.
 struct Axis {
-    scale: Scale,
+    spacing: Spacing,
     most: f64,
     from: f64,
     to: f64,
@@ -135,16 +135,16 @@ struct Axis {
 
 impl Axis {
     fn at(&self, value: f64) -> f64 {
-        let part = match self.scale {
-            Scale::Linear => value / self.most.max(f64::MIN_POSITIVE),
-            Scale::Log(low, high) => (value.max(low) / low).ln() / (high / low).ln(),
+        let part = match self.spacing {
+            Spacing::Linear => value / self.most.max(f64::MIN_POSITIVE),
+            Spacing::Log(low, high) => (value.max(low) / low).ln() / (high / low).ln(),
         };
         self.from + (self.to - self.from) * part.clamp(0.0, 1.0)
     }
 
     fn ticks(&self) -> Vec<f64> {
-        match self.scale {
-            Scale::Linear => {
+        match self.spacing {
+            Spacing::Linear => {
                 let rough = (self.most / 5.0).max(f64::MIN_POSITIVE);
                 let power = 10_f64.powf(rough.log10().floor());
                 let step = [1.0, 2.0, 5.0, 10.0].map(|times| times * power);
@@ -153,7 +153,7 @@ impl Axis {
                 let ticks = (0..).map(|number| f64::from(number) * step);
                 ticks.take_while(|tick| *tick <= self.most).collect()
             }
-            Scale::Log(low, high) => {
+            Spacing::Log(low, high) => {
                 let decades = (high / low).log10().round() as i32;
                 (0..=decades)
                     .map(|decade| low * 10_f64.powi(decade))
@@ -177,7 +177,7 @@ pub struct Curves<'a> {
 
 const PANEL_HEIGHT: f64 = 240.0;
 const MARGIN: f64 = 56.0;
-const LATE: Scale = Scale::Log(0.1, 1000.0);
+const LATE: Spacing = Spacing::Log(0.1, 1000.0);
 
 impl Curves<'_> {
     pub fn svg(&self) -> String {
@@ -195,7 +195,7 @@ impl Curves<'_> {
         let each = WIDTH / self.panels.len() as f64;
         for (number, panel) in self.panels.iter().enumerate() {
             let axis = Axis {
-                scale: LATE,
+                spacing: LATE,
                 most: 0.0,
                 from: number as f64 * each + MARGIN,
                 to: (number as f64 + 1.0) * each - 24.0,

@@ -1,6 +1,7 @@
 //! How late messages reach a consumer: from the due time to the moment BLPOP returns it.
 //!
-//! In the busy rows messages are offered all the while, at a pace that waits for nobody. Keeps: every message is accounted for.
+//! In the busy rows messages are offered all the while, at a pace that waits for nobody. Keeps:
+//! every message is accounted for.
 
 use std::time::Duration;
 

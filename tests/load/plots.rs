@@ -5,14 +5,14 @@
 use std::path::Path;
 
 use crate::Outcome;
-use crate::charts::{Bars, Curves, Entry, Panel, Scale};
+use crate::charts::{Bars, Curves, Entry, Panel, Spacing};
 use crate::figures::{Measure, Run};
 
-/// A plot with bars: file, title, scale, unit, the other side, and row, figure and label of each.
+/// A plot with bars: file, title, spacing, unit, the other side, and row, figure and label of each.
 struct Plot {
     file: &'static str,
     title: &'static str,
-    scale: Scale,
+    spacing: Spacing,
     unit: &'static str,
     other: &'static str,
     entries: &'static [(&'static str, &'static str, &'static str)],
@@ -25,7 +25,7 @@ const BARS: [Plot; 5] = [
     Plot {
         file: "offers.svg",
         title: "Offers a second",
-        scale: Scale::Linear,
+        spacing: Spacing::Linear,
         unit: "",
         other: SCRIPT,
         entries: &[
@@ -39,7 +39,7 @@ const BARS: [Plot; 5] = [
     Plot {
         file: "drain.svg",
         title: "100,000 due messages: seconds until the last is in its list",
-        scale: Scale::Log(0.01, 100.0),
+        spacing: Spacing::Log(0.01, 100.0),
         unit: " s",
         other: REDISSON,
         entries: &[
@@ -51,7 +51,7 @@ const BARS: [Plot; 5] = [
     Plot {
         file: "others.svg",
         title: "What others notice meanwhile: PING of Redis, p99 in ms",
-        scale: Scale::Log(0.1, 100.0),
+        spacing: Spacing::Log(0.1, 100.0),
         unit: " ms",
         other: REDISSON,
         entries: &[
@@ -67,7 +67,7 @@ const BARS: [Plot; 5] = [
     Plot {
         file: "million.svg",
         title: "A million pending messages: p99 in ms",
-        scale: Scale::Log(0.1, 1000.0),
+        spacing: Spacing::Log(0.1, 1000.0),
         unit: " ms",
         other: "",
         entries: &[
@@ -80,7 +80,7 @@ const BARS: [Plot; 5] = [
     Plot {
         file: "memory.svg",
         title: "Redis memory for a pending message of 100 bytes",
-        scale: Scale::Linear,
+        spacing: Spacing::Linear,
         unit: " B",
         other: SCRIPT,
         entries: &[
@@ -116,7 +116,7 @@ pub fn draw(run: &Run, dir: &Path) -> Outcome<()> {
         }
         let bars = Bars {
             title: plot.title,
-            scale: plot.scale,
+            spacing: plot.spacing,
             unit: plot.unit,
             other: plot.other,
             entries,

@@ -18,6 +18,7 @@ mod behaviours;
 mod clocks;
 mod codecs;
 mod handover;
+#[allow(dead_code)] // The load tool has a part of its own.
 mod jvm;
 mod many;
 mod mixed;
