@@ -19,8 +19,8 @@ const TOP: f64 = 84.0;
 pub enum Spacing {
     /// From 0 to what is needed.
     Linear,
-    /// From here to there.
-    Log(f64, f64),
+    /// From here to the power of ten that is needed.
+    Log(f64),
 }
 
 pub struct Entry {
@@ -78,7 +78,7 @@ impl Bars {
                 svg.rect(LEFT, y, end - LEFT, BAR, color);
                 let mut text = format!("{}{}", grouped(value), self.unit);
                 if let (BROKER, Some(other)) = (color, entry.other) {
-                    text += &format!("  ({} x)", ratio(entry.broker / other));
+                    text += &format!("  ({})", times(entry.broker / other));
                 }
                 // Beside the line of the aim, if that is where it would stand.
                 let aim = entry
@@ -116,6 +116,14 @@ impl Bars {
     }
 }
 
+fn times(times: f64) -> String {
+    if times < 0.1 {
+        format!("1/{}", grouped((1.0 / times).round()))
+    } else {
+        format!("{} x", ratio(times))
+    }
+}
+
 /// Of an axis: no zeros at the end.
 fn plain(tick: f64) -> String {
     if tick < 1.0 {
@@ -137,7 +145,7 @@ impl Axis {
     fn at(&self, value: f64) -> f64 {
         let part = match self.spacing {
             Spacing::Linear => value / self.most.max(f64::MIN_POSITIVE),
-            Spacing::Log(low, high) => (value.max(low) / low).ln() / (high / low).ln(),
+            Spacing::Log(low) => (value.max(low) / low).log10() / self.decades(low),
         };
         self.from + (self.to - self.from) * part.clamp(0.0, 1.0)
     }
@@ -153,13 +161,15 @@ impl Axis {
                 let ticks = (0..).map(|number| f64::from(number) * step);
                 ticks.take_while(|tick| *tick <= self.most).collect()
             }
-            Spacing::Log(low, high) => {
-                let decades = (high / low).log10().round() as i32;
-                (0..=decades)
-                    .map(|decade| low * 10_f64.powi(decade))
-                    .collect()
+            Spacing::Log(low) => {
+                let decades = 0..=self.decades(low) as i32;
+                decades.map(|decade| low * 10_f64.powi(decade)).collect()
             }
         }
+    }
+
+    fn decades(&self, low: f64) -> f64 {
+        (self.most / low).log10().ceil().max(1.0)
     }
 }
 
@@ -177,7 +187,7 @@ pub struct Curves<'a> {
 
 const PANEL_HEIGHT: f64 = 240.0;
 const MARGIN: f64 = 56.0;
-const LATE: Spacing = Spacing::Log(0.1, 1000.0);
+const LATE: Spacing = Spacing::Log(0.1);
 
 impl Curves<'_> {
     pub fn svg(&self) -> String {
@@ -193,10 +203,13 @@ impl Curves<'_> {
             svg.key((x, 58.0), OTHER, self.other);
         }
         let each = WIDTH / self.panels.len() as f64;
+        let sides = self.panels.iter().map(|panel| panel.curve);
+        let values = sides.flat_map(|curve| curve.broker.iter().chain(&curve.other).flatten());
+        let most = values.copied().fold(0.0, f64::max);
         for (number, panel) in self.panels.iter().enumerate() {
             let axis = Axis {
                 spacing: LATE,
-                most: 0.0,
+                most,
                 from: number as f64 * each + MARGIN,
                 to: (number as f64 + 1.0) * each - 24.0,
             };

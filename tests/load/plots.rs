@@ -39,7 +39,7 @@ const BARS: [Plot; 5] = [
     Plot {
         file: "drain.svg",
         title: "100,000 due messages: seconds until the last is in its list",
-        spacing: Spacing::Log(0.01, 100.0),
+        spacing: Spacing::Log(0.01),
         unit: " s",
         other: REDISSON,
         entries: &[
@@ -51,7 +51,7 @@ const BARS: [Plot; 5] = [
     Plot {
         file: "others.svg",
         title: "What others notice meanwhile: PING of Redis, p99 in ms",
-        spacing: Spacing::Log(0.1, 100.0),
+        spacing: Spacing::Log(0.1),
         unit: " ms",
         other: REDISSON,
         entries: &[
@@ -67,7 +67,7 @@ const BARS: [Plot; 5] = [
     Plot {
         file: "million.svg",
         title: "A million pending messages: p99 in ms",
-        spacing: Spacing::Log(0.1, 1000.0),
+        spacing: Spacing::Log(0.1),
         unit: " ms",
         other: "",
         entries: &[
