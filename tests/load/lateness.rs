@@ -153,7 +153,9 @@ struct Busy {
     left: usize,
     /// Messages that were behind when the offers ended, of 100 due.
     behind: f64,
-    per_second: f64,
+    offered_a_second: f64,
+    /// Until the offers ended.
+    taken_a_second: f64,
 }
 
 fn busy_of(scale: Scale, ours: Side, redisson: usize, p99: &str) -> Outcome<Row> {
@@ -182,7 +184,8 @@ fn busy_of(scale: Scale, ours: Side, redisson: usize, p99: &str) -> Outcome<Row>
         both("p50 ms", &part(0.5)),
         both("p99 ms", &part(0.99)).target(p99),
         both("max ms", &part(1.0)),
-        both("offered/s", &|busy| busy.per_second),
+        both("offered/s", &|busy| busy.offered_a_second),
+        both("delivered/s meanwhile", &|busy| busy.taken_a_second),
         both("early", &|busy| busy.judged.early as f64).target("0"),
     ];
     Ok(row)
@@ -219,7 +222,8 @@ fn busy_round(side: Side, seconds: u64) -> Outcome<Busy> {
     judged.lost = judged.lost.saturating_sub(left);
     Ok(Busy {
         behind: behind(&messages, &receipts, window.end),
-        per_second: total as f64 / took_s,
+        offered_a_second: total as f64 / took_s,
+        taken_a_second: taken_by(&receipts, window.end) as f64 / took_s,
         judged,
         left,
     })
@@ -229,6 +233,11 @@ fn busy_round(side: Side, seconds: u64) -> Outcome<Busy> {
 fn behind(messages: &[Message], receipts: &[Receipt], end_ms: u64) -> f64 {
     let is_long_due = |one: &&Message| one.due_ms + BEHIND_MS < end_ms;
     let long_due = messages.iter().filter(is_long_due).count();
-    let came = receipts.iter().filter(|one| one.at_us < end_ms * 1000);
-    long_due.saturating_sub(came.count()) as f64 * 100.0 / long_due.max(1) as f64
+    let came = taken_by(receipts, end_ms);
+    long_due.saturating_sub(came) as f64 * 100.0 / long_due.max(1) as f64
+}
+
+fn taken_by(receipts: &[Receipt], end_ms: u64) -> usize {
+    let taken = receipts.iter().filter(|one| one.at_us < end_ms * 1000);
+    taken.count()
 }
