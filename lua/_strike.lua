@@ -5,7 +5,7 @@
 -- where they stand, and go in one pass.
 
 local struck = 'delay_broker: struck out' -- no member: neither format has this length
-local scanned_max = 100000 -- elements: 50 ms
+local scanned_max, scanned_bytes_max = 40000, 8388608 -- elements, bytes: 20 ms
 
 -- How far the member's id is from `base` (two halves of an id), nil if it has no id of ours. Exact
 -- while the two are less than 24 days apart: a double has 53 bits.
@@ -92,13 +92,16 @@ local function located(list, length, members)
   return places, missing
 end
 
--- Adds the places of the members as reading all of the list shows them: 0.5 us an element.
+-- Adds the places of the members as reading the list shows them, and returns those that it did not
+-- come to: 0.5 us an element.
 local function scan(list, members, places)
-  local wanted, left, at, page = {}, #members, 0, nil
+  local wanted, left, at, bytes, count = {}, #members, 0, 0, 16
   for i = 1, left do wanted[members[i]] = true end
   repeat
-    page = redis.call('LRANGE', list, at, at + 255)
+    local page = redis.call('LRANGE', list, at, at + count - 1)
+    local ended = #page < count
     for i = 1, #page do
+      bytes = bytes + #page[i]
       if wanted[page[i]] then
         wanted[page[i]] = nil
         places[#places + 1] = at + i - 1
@@ -106,7 +109,14 @@ local function scan(list, members, places)
       end
     end
     at = at + #page
-  until left == 0 or #page < 256
+    -- What is large is read in small pages.
+    count = math.max(1, math.min(256, math.floor(1048576 * at / math.max(bytes, 1))))
+  until left == 0 or ended or bytes > scanned_bytes_max
+  local rest = {}
+  for i = 1, #members do
+    if wanted[members[i]] then rest[#rest + 1] = members[i] end
+  end
+  return rest
 end
 
 -- Takes one copy of each member off the list. Returns what that cost, in elements passed (LREM:
@@ -116,11 +126,14 @@ local function strike(list, members)
   local length = redis.call('LLEN', list)
   local rest, places, shared, each = members, {}, 0, 0
   if length >= (#members < 4 and 10000 or 1000) then
+    local short = length <= scanned_max
     -- To read the list is cheaper where a good part of it goes.
-    if 50 * #members < length then places, rest = located(list, length, members) end
-    if #rest > 25 and length <= scanned_max then
-      scan(list, rest, places)
-      rest, shared = {}, 25 * length
+    local many = short and 50 * #members >= length
+    if not many then places, rest = located(list, length, members) end
+    -- 10 us for each, until they are many.
+    if short then shared = math.min(400 * #places, 25 * length) end
+    if many or (short and #rest > 25) then
+      rest, shared = scan(list, rest, places), shared + 25 * length
     end
     each = #rest * length / 2
     local walk = 0

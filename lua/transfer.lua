@@ -11,11 +11,12 @@
 -- ARGV[2]  int   messages_max
 -- ARGV[3]  int   bytes_max      of members; one message is moved however large
 -- RETURN   { now_us, 'OK' | 'PAUSED', next, paused_until, pause_ended_ms, quarantined, shared,
---            each, moved... },
+--            each, end_us, moved... },
 --          { now_us, 'WRONGTYPE', key }, { now_us, 'BADQUEUE', true name }
 --          next: score of the head, '' if none. paused_until: '', ms, or -1 (until resumed).
 --          pause_ended_ms: when the last pause ended, 0 if there was none. quarantined: how many.
 --          shared, each: what taking them off the list cost, as _strike.lua says
+--          end_us: TIME at the end; now_us where it stands still in a script
 --          moved: score, count, score, count... of what reached the destination, in its order
 -- COST     O(log pending) for each message while the list is in due order; else one pass over the
 --          list in all, for each message where ids are not in order; O(log pending) for each where
@@ -52,7 +53,7 @@ if status == 'OK' then
 end
 local members, taken, bytes, chunk = {}, 0, 0, 1
 local payloads, poison, pushed = {}, {}, 0
-local reply, run_at = { now_us, status, '', paused_until or '', pause_ended_ms, 0, 0, 0 }, 0
+local reply, run_at = { now_us, status, '', paused_until or '', pause_ended_ms, 0, 0, 0, now_us }, 0
 while taken < due do
   local found = redis.call('ZRANGE', timeout, taken, math.min(taken + chunk, due) - 1, 'WITHSCORES')
   for i = 1, #found, 2 do
@@ -145,4 +146,8 @@ end
 
 reply[3] = redis.call('ZRANGE', timeout, 0, 0, 'WITHSCORES')[2] or ''
 reply[6] = #poison / 2
+if taken > 0 then
+  time = redis.call('TIME')
+  reply[9] = time[1] * 1000000 + time[2]
+end
 return reply

@@ -425,7 +425,7 @@ impl Host {
 
     /// Takes in what a transfer did. The loop is still there: it does not end with a transfer under
     /// way.
-    fn answered(&self, index: usize, result: Result<Transferred, StoreError>, took_us: u64) {
+    fn answered(&self, index: usize, result: Result<Transferred, StoreError>, waited_us: u64) {
         let mut rename = None;
         let event = {
             let mut state = self.state.borrow_mut();
@@ -436,7 +436,7 @@ impl Host {
             match result {
                 Ok(done) => {
                     served.troubled(done.trouble());
-                    served.delivered(&done, took_us, &self.limits)
+                    served.delivered(&done, waited_us, &self.limits)
                 }
                 Err(error) => {
                     if let StoreError::BadQueue { owner } = &error {

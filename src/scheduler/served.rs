@@ -20,6 +20,8 @@ const TRANSFER_MESSAGES_LEAST: u64 = 100;
 /// A transfer that has to pass over the list may take twice as long for its own part, up to
 /// so much more: fewer passes are made then.
 const OWN_MORE_MAX_US: u64 = 8_000;
+/// And move so many times as many messages.
+const SHARING_MORE: u64 = 8;
 /// Elements of a list that LREM passes in a microsecond.
 const PASSED_PER_US: u64 = 40;
 
@@ -57,7 +59,13 @@ impl Served {
     }
 
     /// Counts what was delivered, sizes the next transfer, and says what it means for the loop.
-    pub(super) fn delivered(&mut self, done: &Transferred, took_us: u64, limits: &Limits) -> Event {
+    /// `waited_us`: from sending the call to its answer.
+    pub(super) fn delivered(
+        &mut self,
+        done: &Transferred,
+        waited_us: u64,
+        limits: &Limits,
+    ) -> Event {
         let mut count = 0;
         for &(score, messages) in &done.moved {
             let since_ms = score.max(done.pause_ended_ms as f64);
@@ -78,6 +86,8 @@ impl Served {
                 "members that could not be read were put into quarantine: DQ.QUARANTINE shows them"
             );
         }
+        // That time may be others', which it waited for.
+        let took_us = done.took_us.unwrap_or(waited_us);
         let size = self.messages_max;
         self.messages_max = next_size(size, took_us, done, limits);
         done.event(took_us, size, limits)
@@ -151,13 +161,15 @@ fn next_size(size: u64, took_us: u64, done: &Transferred, limits: &Limits) -> u6
     let shared_us = done.passed_shared / PASSED_PER_US;
     let own_us = took_us.saturating_sub(shared_us);
     let own_max_us = limits.transfer_us_max + (2 * shared_us).min(OWN_MORE_MAX_US);
+    let more = if shared_us > 0 { SHARING_MORE } else { 1 };
+    let messages_max = limits.transfer_messages_max * more;
     let full = count >= size;
     if full && (size < TRANSFER_MESSAGES_LEAST || own_us < own_max_us / 2) {
-        (size * 2).min(limits.transfer_messages_max)
+        (size * 2).min(messages_max)
     } else if own_us > own_max_us {
         (size / 2).max(TRANSFER_MESSAGES_LEAST.min(size))
     } else {
-        size
+        size.min(messages_max)
     }
 }
 
@@ -209,13 +221,14 @@ mod tests {
             ("but only so far", 128, 128, 5_000, 0, 0, 100),
             (
                 "a pass that all share is no reason",
-                256,
-                256,
+                512,
+                512,
                 25_000,
                 1_000_000,
                 0,
-                512,
+                1_024,
             ),
+            ("without it the setting holds", 1_024, 5, 50, 0, 0, 512),
             ("what each takes is", 100, 100, 1_200_000, 0, 48_000_000, 1),
             ("down to one, and back", 1, 1, 1_000, 0, 40_000, 2),
         ] {

@@ -27,6 +27,9 @@ pub struct Transferred {
     /// them would have shared, and what each of them adds to. 0 where the list is in due order.
     pub passed_shared: u64,
     pub passed_each: u64,
+    /// How long the script ran, microseconds; `None` where Redis's clock stands still meanwhile (7.2
+    /// and newer).
+    pub took_us: Option<u64>,
     /// What was delivered: score as ms and how many had it.
     pub moved: Vec<(f64, u64)>,
 }
@@ -112,6 +115,8 @@ impl Store {
         transferred.quarantined = answer.count()?;
         transferred.passed_shared = answer.count()?;
         transferred.passed_each = answer.count()?;
+        let took_us = answer.count()?.saturating_sub(answer.now_us);
+        transferred.took_us = Some(took_us).filter(|took_us| *took_us > 0);
         while !answer.is_empty() {
             let score = answer.text()?.parse().unwrap_or(f64::NEG_INFINITY);
             transferred.moved.push((score, answer.count()?));

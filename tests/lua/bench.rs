@@ -144,6 +144,14 @@ impl Bench {
                 self.now_us = *now_us;
                 format!("APPLIED {}", self.names.words(rest))
             }
+            [Value::Int(now_us), head @ ..] if call.starts_with("transfer") && head.len() > 7 => {
+                let Value::Int(end_us) = head[7] else {
+                    panic!("{reply:?}");
+                };
+                assert!(end_us >= *now_us);
+                self.now_us = *now_us;
+                self.names.words(&[&head[..7], &head[8..]].concat())
+            }
             [Value::Int(now_us), rest @ ..] => {
                 self.now_us = *now_us;
                 self.names.words(rest)
