@@ -19,8 +19,13 @@ pub fn start(scale: Scale) {
 }
 
 pub fn heading(name: &str, what: &str, other: &str) {
-    let beside = if other.is_empty() { "" } else { "; other: " };
-    println!("\n{name}: {what}{beside}{other}");
+    println!("\n{name}: {}", described(what, other));
+}
+
+/// With the name of the other side, where there is one.
+pub fn described(what: &str, other: &str) -> String {
+    let between = if other.is_empty() { "" } else { "; other: " };
+    format!("{what}{between}{other}")
 }
 
 pub fn row(row: &Finished) {
@@ -63,10 +68,9 @@ pub fn markdown(run: &Run) {
             "; other: "
         };
         println!(
-            "| `{}` | {}{beside}{} | {} | {} | {} | {} | {} |",
+            "| `{}` | {} | {} | {} | {} | {} | {} |",
             row.row,
-            row.what,
-            row.other,
+            described(&row.what, &row.other),
             cell(&|measure| measure.name.trim().to_owned()),
             cell(&|measure| figure(measure.broker, grouped)),
             cell(&|measure| figure(measure.other, grouped)),
