@@ -62,11 +62,6 @@ pub fn markdown(run: &Run) {
             let lines: Vec<String> = measures.iter().map(|measure| text(measure)).collect();
             lines.join("<br>").trim_end_matches("<br>").to_owned()
         };
-        let beside = if row.other.is_empty() {
-            ""
-        } else {
-            "; other: "
-        };
         println!(
             "| `{}` | {} | {} | {} | {} | {} | {} |",
             row.row,
