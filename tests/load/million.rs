@@ -2,7 +2,8 @@
 //! single ones out.
 //!
 //! Their due times are in no order, so the order list is in another order than the timeout set:
-//! the dear case. Keeps: what was not taken out is still there afterwards.
+//! the dear case. How busy Redis is includes the meter's BLPOP. Keeps: what was not taken out is
+//! still there afterwards.
 
 use std::thread;
 use std::time::Duration;
