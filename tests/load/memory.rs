@@ -1,11 +1,15 @@
 //! What a pending message takes of Redis's memory.
 //!
-//! By Redis's own account, before and after; so with the tables behind its keys, as full as they
-//! are at that number of messages. Keeps: both sides hold the same payloads.
+//! By two accounts of Redis's own: MEMORY USAGE of the keys, each element counted, and its memory
+//! in use before and after, which has the hash table behind a key, too. Keeps: both sides hold the
+//! same payloads.
+
+use std::iter;
 
 use crate::figures::{Measure, Row};
 use crate::messages::{HOUR_MS, Message, now_us};
 use crate::producer::{Producer, keys};
+use crate::resp::Reply;
 use crate::servers::{Redis, info};
 use crate::sides::{Scene, Side};
 use crate::{Outcome, Scale};
@@ -25,18 +29,26 @@ fn run(scale: Scale, side: Side, target: &str) -> Outcome<Row> {
     let broker = bytes_each(scale, &scene.redis, scene.producer()?)?;
     let redis = Redis::start()?;
     let other = bytes_each(scale, &redis, Producer::script(redis.connect()?)?)?;
-    let bytes = Measure::both(
-        "bytes a message",
-        std::iter::once(broker),
-        std::iter::once(other),
-    );
+    let both = |name: &str, of: fn(&Bytes) -> f64| {
+        let (broker, other) = (iter::once(of(&broker)), iter::once(of(&other)));
+        Measure::both(name, broker, other)
+    };
     Ok(Row {
-        measures: vec![bytes.target(target)],
+        measures: vec![
+            both("bytes a message", |bytes| bytes.of_keys).target(target),
+            both("by memory in use", |bytes| bytes.in_use),
+        ],
         ..Row::default()
     })
 }
 
-fn bytes_each(scale: Scale, redis: &Redis, mut producer: Producer) -> Outcome<f64> {
+/// For each message.
+struct Bytes {
+    of_keys: f64,
+    in_use: f64,
+}
+
+fn bytes_each(scale: Scale, redis: &Redis, mut producer: Producer) -> Outcome<Bytes> {
     let total = scale.pick(1_000_000, 20_000);
     let due_ms = now_us() / 1000 + HOUR_MS;
     let mut messages: Vec<Message> = (0..total)
@@ -50,10 +62,21 @@ fn bytes_each(scale: Scale, redis: &Redis, mut producer: Producer) -> Outcome<f6
     let before = info(&mut control, "memory", "used_memory")?;
     producer.load(&mut messages)?;
     let after = info(&mut control, "memory", "used_memory")?;
-    let [_, timeout, ..] = keys(QUEUE);
+    let [_, timeout, list, _] = keys(QUEUE);
     let held = control.call(&[b"ZCARD", timeout.as_bytes()])?.int()? as usize;
     if held != total {
         return Err(format!("offered {total}, Redis holds {held}").into());
     }
-    Ok((after - before) / total as f64)
+    let mut of_keys = 0;
+    for key in [timeout, list] {
+        let usage: [&[u8]; 5] = [b"MEMORY", b"USAGE", key.as_bytes(), b"SAMPLES", b"0"];
+        // Nothing of a key that is not there.
+        if let Reply::Int(bytes) = control.call(&usage)? {
+            of_keys += bytes;
+        }
+    }
+    Ok(Bytes {
+        of_keys: of_keys as f64 / total as f64,
+        in_use: (after - before) / total as f64,
+    })
 }
