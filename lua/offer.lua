@@ -37,23 +37,17 @@ local function reason(reply, key)
   return string.match(reply.err, '%u%u+ [^\r\n]*') or reply.err
 end
 
--- Puts the members at the end of the list: nil, or why it was not done.
-local function push(list, members)
+-- Zset and list of one group: nil, or why it was not stored. The list goes first: its refusal,
+-- being the first write, leaves nothing behind. Without one (`false`) the zset is the first write.
+-- Returns the least score too.
+local function store(timeout, list, delays, members)
   local count = #members
-  local pushed = redis.pcall('RPUSH', list, unpack(members, 1, math.min(count, 1000)))
-  if type(pushed) ~= 'number' then return reason(pushed, list) end
-  for from = 1001, count, 1000 do
-    redis.call('RPUSH', list, unpack(members, from, math.min(from + 999, count)))
-  end
-end
-
--- Zset and list of one group: nil, or why it was not stored. The list, where one is kept, goes
--- first: its refusal, being the first write, leaves nothing behind. Returns the least score too.
-local function store(timeout, list, keeps_list, delays, members)
-  local count = #members
-  if keeps_list then
-    local failure = push(list, members)
-    if failure then return failure end
+  if list then
+    local pushed = redis.pcall('RPUSH', list, unpack(members, 1, math.min(count, 1000)))
+    if type(pushed) ~= 'number' then return reason(pushed, list) end
+    for from = 1001, count, 1000 do
+      redis.call('RPUSH', list, unpack(members, from, math.min(from + 999, count)))
+    end
   end
 
   local each = type(delays) == 'table' and delays
@@ -75,14 +69,14 @@ local function store(timeout, list, keeps_list, delays, members)
     local now_added = redis.pcall('ZADD', timeout, 'NX', unpack(pairs_of, 1, at))
     if type(now_added) ~= 'number' then
       if from > 1 then return 'INTERNAL ' .. reason(now_added, timeout) end
-      if keeps_list then redis.call('LTRIM', list, 0, -count - 1) end
+      if list then redis.call('LTRIM', list, 0, -count - 1) end
       return reason(now_added, timeout)
     end
     added = added + now_added
   end
   if added == count then return nil, least end
   if count > 1 then return 'INTERNAL id clash' end
-  if keeps_list then redis.call('RPOP', list) end
+  if list then redis.call('RPOP', list) end
   return 'CLASH'
 end
 
@@ -106,11 +100,12 @@ local function offer_named(timeout, list, keeps_list, names, ids, delay, member,
   local replaced = find(timeout, names, '', name)
   if (mode == 'NX' and replaced) or (mode == 'XX' and not replaced) then return 2 end
 
-  local failure, due = store(timeout, list, keeps_list, delay, { member })
+  local kept = keeps_list and list
+  local failure, due = store(timeout, kept, delay, { member })
   if failure then return failure end
   if replaced then
     redis.call('ZREM', timeout, replaced)
-    if keeps_list then unlist(list, replaced, select(2, read(replaced))) end
+    if kept then unlist(list, replaced, select(2, read(replaced))) end
   end
   if text then redis.call('HDEL', ids, string.match(text, '%x*$')) end
   redis.call('HSET', names, name, message_id(string.format('%.0f', due), id))
@@ -151,7 +146,7 @@ local function offer(group, destination, timeout, list, queue_key, names, ids)
     outcome = offer_named(timeout, list, keeps_list, names, ids, delays, member, id, name, mode)
     if outcome == 2 then return 2 end
   else
-    local failure, least = store(timeout, list, keeps_list, delays, members)
+    local failure, least = store(timeout, keeps_list and list, delays, members)
     local earliest = tonumber(head[2] or 'inf')
     if failure then
       outcome = failure

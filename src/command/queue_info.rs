@@ -2,12 +2,11 @@
 //!
 //! Replies with a map. From Redis: pending, ready (-1 if the destination holds another type),
 //! next_due, oldest_overdue_ms, listed, named, quarantined, paused and paused_until (-1 = until
-//! DQ.RESUME; Redisson's own transfer does not know a pause), layout (`redisson`, or `zset` where no
-//! order list is kept), format, ttl_ms (the least of the queue's keys: something else set it, and
-//! the queue will vanish). Of this broker since
-//! `since` (Unix ms), equal to the metrics labelled `counted_as` (the queue, or `other` for
-//! all those beyond the first few): offered, delivered, cancelled, removed, lateness_p50_ms,
-//! lateness_p99_ms, lateness_max_ms.
+//! DQ.RESUME; Redisson's own transfer does not know a pause), layout (`redisson`, or `zset` where
+//! no order list is kept), format, ttl_ms (the least of the queue's keys: something else set it,
+//! and the queue will vanish). Of this broker since `since` (Unix ms), equal to the metrics
+//! labelled `counted_as` (the queue, or `other` for all those beyond the first few): offered,
+//! delivered, cancelled, removed, lateness_p50_ms, lateness_p99_ms, lateness_max_ms.
 //! Errors: BADQUEUE, WRONGTYPE, UNAVAILABLE. Way: `lua/info.lua`.
 
 use std::rc::Rc;

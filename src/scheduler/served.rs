@@ -17,9 +17,11 @@ const TRANSFER_MESSAGES_FIRST: u64 = 8;
 /// A transfer is not made smaller than this for the time it took: that may be others' time, which
 /// it waited for.
 const TRANSFER_MESSAGES_LEAST: u64 = 100;
-/// A transfer that has to pass over the list may take twice as long for its own part, up to
-/// so much more: fewer passes are made then.
-const OWN_MORE_MAX_US: u64 = 8_000;
+/// A transfer that has to pass over the list may take so many times as long for its own part, so
+/// that fewer passes are made; but not longer than this in all, where that leaves as much as this.
+const OWN_MORE: u64 = 8;
+const PASSING_MAX_US: u64 = 23_000;
+const OWN_MORE_LEAST_US: u64 = 8_000;
 /// And move so many times as many messages.
 const SHARING_MORE: u64 = 8;
 /// Elements of a list that LREM passes in a microsecond.
@@ -27,7 +29,8 @@ const PASSED_PER_US: u64 = 40;
 
 /// After a transfer that took longer than it may, as much time is left to others, up to this.
 const REST_MAX_MS: u64 = 250;
-/// So many times that, where nothing more is due: what becomes due meanwhile shares the next pass.
+/// So many times what was shared, where nothing more is due: what becomes due meanwhile shares the
+/// next pass.
 const REST_WHEN_DONE: u64 = 4;
 
 /// One queue that the broker serves.
@@ -143,10 +146,10 @@ impl Transferred {
         if took_us <= limits.transfer_us_max {
             return 0;
         }
-        let list_us = (self.passed_shared + self.passed_each) / PASSED_PER_US;
-        let done = self.count() < size && list_us > limits.transfer_us_max;
-        let times = if done { REST_WHEN_DONE } else { 1 };
-        (took_us * times / 1_000).min(REST_MAX_MS)
+        let done = self.count() < size;
+        let shared_us = self.passed_shared / PASSED_PER_US;
+        let more_us = if done { REST_WHEN_DONE * shared_us } else { 0 };
+        (took_us.max(more_us) / 1_000).min(REST_MAX_MS)
     }
 }
 
@@ -160,7 +163,9 @@ fn next_size(size: u64, took_us: u64, done: &Transferred, limits: &Limits) -> u6
     // What a larger batch would share with this one is no reason for smaller ones.
     let shared_us = done.passed_shared / PASSED_PER_US;
     let own_us = took_us.saturating_sub(shared_us);
-    let own_max_us = limits.transfer_us_max + (2 * shared_us).min(OWN_MORE_MAX_US);
+    let left_us = PASSING_MAX_US.saturating_sub(shared_us);
+    let more_us = (OWN_MORE * shared_us).min(left_us.max(OWN_MORE_LEAST_US));
+    let own_max_us = limits.transfer_us_max + more_us;
     let more = if shared_us > 0 { SHARING_MORE } else { 1 };
     let messages_max = limits.transfer_messages_max * more;
     let full = count >= size;

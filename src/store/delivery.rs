@@ -27,8 +27,8 @@ pub struct Transferred {
     /// them would have shared, and what each of them adds to. 0 where the list is in due order.
     pub passed_shared: u64,
     pub passed_each: u64,
-    /// How long the script ran, microseconds; `None` where Redis's clock stands still meanwhile (7.2
-    /// and newer).
+    /// How long the script ran, microseconds; `None` where Redis's clock stands still meanwhile
+    /// (7.2 and newer).
     pub took_us: Option<u64>,
     /// What was delivered: score as ms and how many had it.
     pub moved: Vec<(f64, u64)>,

@@ -127,7 +127,7 @@ fn info_without_order_list() {
     peer.gets("$30\r\n«id»\r\n$30\r\n«id»\r\n");
     peer.gets(
         "*44\r\n«lines»$7\r\npending\r\n:2\r\n«lines»$6\r\nlisted\r\n:0\r\n\
-         «lines»$6\r\nlayout\r\n$4\r\nzset\r\n«lines»lateness_max_ms\r\n$1\r\n0\r\n",
+         «lines»$6\r\nlayout\r\n$4\r\nzset\r\n«lines»lateness_max_ms\r\n$«int»\r\n«text»\r\n",
     );
     let list = format!("redisson_delay_queue:{{{}}}", peer.queue);
     let exists = shared().backing().call(&["EXISTS", &list]).unwrap();

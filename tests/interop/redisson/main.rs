@@ -22,6 +22,7 @@ mod handover;
 mod jvm;
 mod many;
 mod mixed;
+mod no_list;
 mod scene;
 mod side;
 mod upgrade;
@@ -50,11 +51,12 @@ const EACH: [(&str, Scenario); 7] = [
 ];
 
 /// Run once, with the newest and with others that the scenario names.
-const ONCE: [(&str, Scenario); 7] = [
+const ONCE: [(&str, Scenario); 8] = [
     ("upgrade with messages pending", upgrade::shared),
     ("members that the newest cannot read", upgrade::poison),
     ("pending members converted", upgrade::converted),
     ("what retainAll leaves", upgrade::retained),
+    ("a queue without order list", no_list::beside),
     ("1,000 queues of one client", many::queues),
     ("1,000 queues without a broker", many::alone),
     ("20,000 messages, 3 JVMs, 2 brokers", mixed::messages),

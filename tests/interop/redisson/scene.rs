@@ -19,7 +19,7 @@ pub struct Scene {
     /// None once it was stopped.
     pub broker: Option<Broker>,
     args: Vec<String>,
-    _config: tempfile::TempDir,
+    config: tempfile::TempDir,
 }
 
 impl Scene {
@@ -40,7 +40,7 @@ impl Scene {
             server,
             broker: None,
             args: args.to_vec(),
-            _config: config,
+            config,
         };
         scene.broker = Some(scene.another_broker());
         scene
@@ -49,6 +49,14 @@ impl Scene {
     pub fn another_broker(&self) -> Broker {
         let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
         Broker::with_args(&args, &[])
+    }
+
+    /// With these settings instead.
+    pub fn configured_broker(&self, settings: &str) -> Broker {
+        let file = self.config.path().join("other.toml");
+        std::fs::write(&file, settings).unwrap();
+        let file = file.display().to_string();
+        Broker::with_args(&["--redis", &self.server.url(0), "--config", &file], &[])
     }
 
     pub fn jvm(&self) -> Jvm {
