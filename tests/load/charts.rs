@@ -211,7 +211,7 @@ impl Curves<'_> {
                 spacing: LATE,
                 most,
                 from: number as f64 * each + MARGIN,
-                to: (number as f64 + 1.0) * each - 24.0,
+                to: (number as f64 + 1.0) * each - 42.0,
             };
             panel.draw(&mut svg, &axis, bottom);
         }

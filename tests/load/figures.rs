@@ -158,7 +158,8 @@ impl Run {
         Ok(serde_json::from_str(&text)?)
     }
 
-    /// Writes the file, with the rows that the last run of the same kind had and this one has not.
+    /// Writes the file, in this order, with the rows that the last run of the same kind had and
+    /// this one has not.
     pub fn save(&mut self, order: &[&str]) -> Outcome<PathBuf> {
         let same = |last: &Run| {
             (last.quick, last.debug_build, last.cpus) == (self.quick, self.debug_build, self.cpus)
@@ -166,7 +167,10 @@ impl Run {
         // A file of another form, or none, is no loss.
         if let Some(last) = Run::last().ok().filter(same) {
             let kept = last.rows.into_iter();
-            let new = |row: &Finished| self.rows.iter().all(|ours| ours.row != row.row);
+            let new = |row: &Finished| {
+                let known = order.contains(&row.row.as_str());
+                known && self.rows.iter().all(|ours| ours.row != row.row)
+            };
             let kept: Vec<Finished> = kept.filter(new).collect();
             self.rows.extend(kept);
         }
