@@ -1,10 +1,11 @@
 //! The load tool: what the broker costs and how late it is, measured from outside.
 //!
 //! `cargo bench --bench load -- [--quick] [row ...]` starts a Redis and a broker of its own for
-//! each row, prints a table and writes `load.json` into the target directory. Where a row has
-//! another side, the two are measured in turns: Redisson's own script, called directly on Redis,
-//! or Redisson itself in a JVM. It knows neither the broker's code nor its metrics: only its
-//! ports, Redis and the clock of this machine.
+//! each row, prints a table and writes `load.json` into the target directory, which keeps the rows
+//! of earlier runs of the same kind until they are run again. Where a row has another side, the
+//! two are measured in turns: Redisson's own script, called directly on Redis, or Redisson itself
+//! in a JVM. It knows neither the broker's code nor its metrics: only its ports, Redis and the
+//! clock of this machine.
 //! Keeps: a figure never fails a run, whatever it shows, but where `hostile` is far beyond its
 //! bounds; a message that is early, lost or doubled does (exit code 1), and so does a row that
 //! could not be measured.
@@ -201,9 +202,9 @@ fn work(options: &Options) -> Outcome<bool> {
 fn measure(options: &Options) -> Outcome<(Run, bool)> {
     let names = &options.names;
     let chosen = |row: &&Entry| names.is_empty() || names.iter().any(|name| name == row.0);
-    let mut run = Run::new(options.scale);
+    let mut run = Run::start(options.scale);
     report::start(options.scale);
-    let mut good = true;
+    let (mut good, mut path) = (true, PathBuf::new());
     for (name, what, other, measure) in ROWS.iter().filter(chosen) {
         report::heading(name, what, other);
         let started = Instant::now();
@@ -222,9 +223,8 @@ fn measure(options: &Options) -> Outcome<(Run, bool)> {
             found,
         };
         report::row(&row);
-        run.rows.push(row);
+        path = run.add(row, &ROWS.map(|row| row.0))?;
     }
-    let path = run.save(&ROWS.map(|row| row.0))?;
     println!("\n{}", path.display());
     Ok((run, good))
 }

@@ -142,13 +142,18 @@ pub struct Run {
 }
 
 impl Run {
-    pub fn new(scale: Scale) -> Self {
-        Run {
+    /// With the rows that the last run of the same kind has left.
+    pub fn start(scale: Scale) -> Self {
+        let run = Run {
             quick: scale == Scale::Quick,
             debug_build: cfg!(debug_assertions),
             cpus: available_parallelism().map_or(0, usize::from),
             rows: Vec::new(),
-        }
+        };
+        let kind = |run: &Run| (run.quick, run.debug_build, run.cpus);
+        // A file of another form, or none, is no loss.
+        let last = Run::last().ok().filter(|last| kind(last) == kind(&run));
+        last.unwrap_or(run)
     }
 
     pub fn last() -> Outcome<Self> {
@@ -158,24 +163,14 @@ impl Run {
         Ok(serde_json::from_str(&text)?)
     }
 
-    /// Writes the file, in this order, with the rows that the last run of the same kind had and
-    /// this one has not.
-    pub fn save(&mut self, order: &[&str]) -> Outcome<PathBuf> {
-        let same = |last: &Run| {
-            (last.quick, last.debug_build, last.cpus) == (self.quick, self.debug_build, self.cpus)
-        };
-        // A file of another form, or none, is no loss.
-        if let Some(last) = Run::last().ok().filter(same) {
-            let kept = last.rows.into_iter();
-            let new = |row: &Finished| {
-                let known = order.contains(&row.row.as_str());
-                known && self.rows.iter().all(|ours| ours.row != row.row)
-            };
-            let kept: Vec<Finished> = kept.filter(new).collect();
-            self.rows.extend(kept);
-        }
+    /// Takes a row in place of an earlier one, and writes the file, with rows in this order: so
+    /// that a run that is ended early leaves what it found.
+    pub fn add(&mut self, row: Finished, order: &[&str]) -> Outcome<PathBuf> {
+        let place = |row: &Finished| order.iter().position(|name| *name == row.row);
         self.rows
-            .sort_by_key(|row| order.iter().position(|name| *name == row.row));
+            .retain(|earlier| earlier.row != row.row && place(earlier).is_some());
+        self.rows.push(row);
+        self.rows.sort_by_key(place);
         let path = path()?;
         std::fs::write(&path, serde_json::to_string_pretty(&self)? + "\n")?;
         Ok(path)

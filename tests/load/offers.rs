@@ -109,7 +109,7 @@ pub fn latency(scale: Scale) -> Outcome<Row> {
 pub fn moffer(scale: Scale) -> Outcome<Row> {
     let shape = Shape {
         pipeline: 4,
-        requests: (10_000, 400),
+        requests: (4_800, 400),
         batch: 100,
         measures: |broker, direct| throughput(broker, direct, ">= 3 x"),
         ..RANDOM
