@@ -10,7 +10,7 @@ help:
 	@echo "make versions    tests on Redis 6.2 and on Valkey (needs python3, make, a C compiler, Debian)"
 	@echo "make interop     clients of other languages against a debug build; says which language is missing"
 	@echo "make redisson    Redisson itself in eight versions (needs a JDK, maven, faketime); part of interop"
-	@echo "make bench       offers, lateness, idle cost and drains, measured beside Redis itself"
+	@echo "make bench       offers, lateness, drains and what they cost, measured beside Redisson"
 	@echo "make containers  image and compose file, built and run (needs a Docker daemon)"
 	@echo "make lint        formatting and clippy, as CI asks for"
 	@echo "run, test, bench, interop and redisson install redis-server first where it is missing (Debian), or say what to install."
@@ -26,7 +26,8 @@ test: redis
 versions:
 	@tests/redis-versions
 
-# Rows side by side with Redis itself: ARGS='--help' lists them, ARGS=--quick is a smoke test.
+# ARGS=--help lists the rows, ARGS=--quick is a smoke test. Redisson needs a JDK and Maven, and is
+# left out where they are missing.
 bench: redis
 	cargo bench --locked --bench load -- $(ARGS)
 

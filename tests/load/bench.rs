@@ -1,14 +1,18 @@
 //! The load tool: what the broker costs and how late it is, measured from outside.
 //!
 //! `cargo bench --bench load -- [--quick] [row ...]` starts a Redis and a broker of its own for
-//! each row, prints a table and writes `load.json` into the target directory. It knows neither
-//! the broker's code nor its metrics: only its ports, Redis and the clock of this machine.
+//! each row, prints a table and writes `load.json` into the target directory, which keeps the rows
+//! of earlier runs of the same kind until they are run again. Where a row has another side, the
+//! two are measured in turns: Redisson's own script, called directly on Redis, or Redisson itself
+//! in a JVM. It knows neither the broker's code nor its metrics: only its ports, Redis and the
+//! clock of this machine.
 //! Keeps: a figure never fails a run, whatever it shows, but where `hostile` is far beyond its
 //! bounds; a message that is early, lost or doubled does (exit code 1), and so does a row that
 //! could not be measured.
 
 #![allow(clippy::print_stdout, reason = "its table is what this program is for")]
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -20,19 +24,41 @@ use std::time::Instant;
 )]
 mod support;
 
+#[path = "../interop/redisson/jvm.rs"]
+#[allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "as the tests that it is written for, which need more of it"
+)]
+mod jvm;
+
+mod charts;
+mod connections;
 mod crowd;
 mod drain;
 mod durability;
+mod figures;
+mod flushes;
 mod hostile;
 mod idle;
 mod lateness;
+mod memory;
 mod messages;
+mod meter;
+mod million;
+mod normal;
 mod offers;
+mod plots;
+mod producer;
+mod redisson;
 mod report;
 mod resp;
 mod servers;
+mod sides;
+mod svg;
 
-use report::{Finished, Report, Row};
+use figures::{Finished, Row, Run};
 
 /// Errors end a row, never the run, and are only ever shown.
 pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
@@ -53,75 +79,170 @@ impl Scale {
     }
 }
 
-type Measure = fn(Scale) -> Outcome<Row>;
+/// Name, what is measured, who is measured beside the broker, and how.
+type Entry = (
+    &'static str,
+    &'static str,
+    &'static str,
+    fn(Scale) -> Outcome<Row>,
+);
+
+const NOBODY: &str = "";
+const DIRECT: &str = "Redisson's script by EVALSHA";
+const REDISSON: &str = "Redisson 4.7.0";
 
 #[rustfmt::skip]
-const ROWS: [(&str, &str, Measure); 14] = [
-    ("offers-random", "offers, one queue, random delays, -c 50 -P 16", offers::random),
-    ("offers-fixed", "offers, one queue, one delay, -c 50 -P 16", offers::fixed),
-    ("offers-queues", "offers, 1,000 queues, random delays, -c 50 -P 16", offers::queues),
-    ("offers-p1", "offers, one queue, random delays, -c 50 -P 1", offers::unpipelined),
-    ("offer-latency", "one client that waits for each reply, -c 1 -P 1", offers::latency),
-    ("lateness", "100 due a second, one queue, taken by BLPOP", lateness::one_queue),
-    ("lateness-queues", "1,000 due a second over 1,000 queues, BLPOP", lateness::many_queues),
-    ("idle", "10,000 queues with one message each, due in an hour", idle::run),
-    ("drain", "100,000 due in one millisecond", drain::at_once),
-    ("drain-random", "100,000 due within a second, in random order", drain::within_a_second),
-    ("hostile", "normal clients with hostile ones (left), and without", hostile::run),
-    ("flushes", "offers by appendfsync, -c 50 -P 16, and -c 1 -P 1", offers::flushes),
-    ("durability", "kill -9 of Redis under offers: acknowledged, and lost", durability::lost),
-    ("kills", "broker and Redis killed again and again under load", durability::kills),
+const ROWS: [Entry; 28] = [
+    ("offers-random", "offers, one queue, random delays, -c 50 -P 16", DIRECT, offers::random),
+    ("offers-fixed", "offers, one queue, one delay, -c 50 -P 16", DIRECT, offers::fixed),
+    ("offers-queues", "offers, 1,000 queues, random delays, -c 50 -P 16", DIRECT, offers::queues),
+    ("offers-p1", "offers, one queue, random delays, -c 50 -P 1", DIRECT, offers::unpipelined),
+    ("offer-latency", "one client that waits for each reply, -c 1 -P 1", DIRECT, offers::latency),
+    ("moffer", "DQ.MOFFER of 100, -c 50 -P 4; one by one: -P 16", DIRECT, offers::moffer),
+    ("lateness", "100 due a second, one queue, BLPOP", REDISSON, lateness::one_queue),
+    ("lateness-queues", "1,000 due a second, 1,000 queues, BLPOP", REDISSON, lateness::many_queues),
+    ("lateness-busy", "20,000 offered and due a second, one queue", REDISSON, lateness::busy),
+    ("lateness-busy-off", "the same, order list off", NOBODY, lateness::busy_off),
+    ("idle", "10,000 queues with one message each, due in an hour", NOBODY, idle::some),
+    ("queues-100k", "100,000 such queues, known to an earlier broker", NOBODY, idle::many),
+    ("connections", "offers beside 10,000 idle connections", "without them", connections::run),
+    ("memory", "bytes of Redis for a pending message of 100 bytes", DIRECT, memory::listed),
+    ("memory-off", "the same, order list off", DIRECT, memory::off),
+    ("drain", "100,000 due in one millisecond", REDISSON, drain::at_once),
+    ("drain-random", "100,000 due within a second, random order", REDISSON, drain::random),
+    ("drain-random-off", "the same, order list off", NOBODY, drain::random_off),
+    ("drain-million", "1,000,000 due in one millisecond", NOBODY, drain::million),
+    ("steady-million", "500 due a second of 1,000,000, random delays", NOBODY, million::steady),
+    ("steady-million-off", "the same, order list off", NOBODY, million::steady_off),
+    ("cancel-million", "DQ.CANCEL by id, 1,000,000 pending", NOBODY, million::cancel),
+    ("cancel-million-off", "the same, order list off", NOBODY, million::cancel_off),
+    ("remove-million", "DQ.REMOVE by payload, 1,000,000 pending", NOBODY, million::remove),
+    ("hostile", "normal clients beside hostile ones", "without them", hostile::run),
+    ("flushes", "offers and lateness by appendfsync", NOBODY, flushes::run),
+    ("durability", "kill -9 of Redis under offers: what is lost", NOBODY, durability::lost),
+    ("kills", "broker and Redis killed again and again under load", NOBODY, durability::kills),
 ];
 
-fn main() -> ExitCode {
-    let mut scale = Scale::Full;
-    let mut names = Vec::new();
-    for arg in std::env::args().skip(1) {
-        match arg.as_str() {
-            // Cargo adds it to what was typed.
-            "--bench" => {}
-            "--quick" => scale = Scale::Quick,
-            "--help" | "-h" => {
-                println!("{}", usage());
-                return ExitCode::SUCCESS;
-            }
-            name if ROWS.iter().any(|row| row.0 == name) => names.push(arg),
-            _ => {
-                eprintln!("{arg} is no row and no option.\n{}", usage());
-                return ExitCode::from(2);
-            }
-        }
-    }
-    let chosen =
-        |row: &&(&str, &str, Measure)| names.is_empty() || names.iter().any(|name| name == row.0);
+/// What was asked for.
+struct Options {
+    scale: Scale,
+    names: Vec<String>,
+    last: bool,
+    markdown: bool,
+    plots: Option<PathBuf>,
+}
 
-    let mut report = Report::start(scale);
-    for (name, what, measure) in ROWS.iter().filter(chosen) {
-        report.heading(name, what);
-        let started = Instant::now();
-        let result = measure(scale);
-        report.add(Finished {
-            name,
-            what,
-            seconds: started.elapsed().as_secs_f64(),
-            result: result.map_err(|error| error.to_string()),
-        });
-    }
-    match report.end() {
+fn main() -> ExitCode {
+    let options = match options() {
+        Ok(Some(options)) => options,
+        Ok(None) => {
+            println!("{}", usage());
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            eprintln!("{error}\n{}", usage());
+            return ExitCode::from(2);
+        }
+    };
+    match work(&options) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("load.json: {error}");
+            eprintln!("{error}");
             ExitCode::FAILURE
         }
     }
 }
 
-fn usage() -> String {
-    let mut text = "cargo bench --bench load -- [--quick] [row ...]\nRows:\n".to_owned();
-    for (name, what, _) in ROWS {
-        text += &format!("  {name:<16} {what}\n");
+/// Nothing where help was asked for.
+fn options() -> Outcome<Option<Options>> {
+    let mut options = Options {
+        scale: Scale::Full,
+        names: Vec::new(),
+        last: false,
+        markdown: false,
+        plots: None,
+    };
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            // Cargo adds it to what was typed.
+            "--bench" => {}
+            "--quick" => options.scale = Scale::Quick,
+            "--last" => options.last = true,
+            "--markdown" => options.markdown = true,
+            "--plots" => {
+                let dir = args.next().ok_or("--plots needs a directory")?;
+                options.plots = Some(dir.into());
+            }
+            "--help" | "-h" => return Ok(None),
+            name if ROWS.iter().any(|row| row.0 == name) => options.names.push(arg),
+            _ => return Err(format!("{arg} is no row and no option.").into()),
+        }
     }
-    text += "--quick: seconds instead of minutes, and figures that only show that it works";
+    Ok(Some(options))
+}
+
+/// Whether all rows were measured and no promise broken.
+fn work(options: &Options) -> Outcome<bool> {
+    let (run, good) = if options.last {
+        (Run::last()?, true)
+    } else {
+        measure(options)?
+    };
+    if options.markdown {
+        report::markdown(&run);
+    }
+    if let Some(dir) = &options.plots {
+        plots::draw(&run, dir)?;
+    }
+    Ok(good)
+}
+
+fn measure(options: &Options) -> Outcome<(Run, bool)> {
+    let names = &options.names;
+    let chosen = |row: &&Entry| names.is_empty() || names.iter().any(|name| name == row.0);
+    let mut run = Run::start(options.scale);
+    report::start(options.scale);
+    let (mut good, mut path) = (true, PathBuf::new());
+    for (name, what, other, measure) in ROWS.iter().filter(chosen) {
+        report::heading(name, what, other);
+        let started = Instant::now();
+        let (found, error) = match measure(options.scale) {
+            Ok(found) => (found, None),
+            Err(error) => (Row::default(), Some(error.to_string())),
+        };
+        good &= error.is_none() && found.faults.is_empty();
+        let row = Finished {
+            row: (*name).to_owned(),
+            what: (*what).to_owned(),
+            other: (*other).to_owned(),
+            at_ms: messages::now_us() / 1000,
+            seconds: started.elapsed().as_secs_f64(),
+            error,
+            found,
+        };
+        report::row(&row);
+        path = run.add(row, &ROWS.map(|row| row.0))?;
+    }
+    println!("\n{}", path.display());
+    Ok((run, good))
+}
+
+fn usage() -> String {
+    let mut text = "cargo bench --bench load -- [option ...] [row ...]\nRows:\n".to_owned();
+    for (name, what, other, _) in ROWS {
+        let beside = if other.is_empty() {
+            ""
+        } else {
+            "; beside it: "
+        };
+        text += &format!("  {name:<18} {what}{beside}{other}\n");
+    }
+    text += "Options:\n  \
+        --quick       seconds instead of minutes, and figures that only show that it works\n  \
+        --last        runs nothing: shows what load.json has of the last run\n  \
+        --markdown    prints the table of the README\n  \
+        --plots DIR   draws the plots of the README into DIR, as SVG";
     text
 }

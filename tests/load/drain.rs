@@ -8,58 +8,134 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use crate::messages::{Message, Random, Receipt, judge, now_us, offer};
-use crate::report::{Measure, Row, percentile};
-use crate::resp::{Connection, Reply};
-use crate::servers::{Broker, Redis};
+use crate::figures::{Measure, Row, percentile};
+use crate::messages::{EVER, HOUR_MS, Message, Receipt, judge, now_us, spread};
+use crate::producer::Producer;
+use crate::resp::Connection;
+use crate::servers::{Redis, SlowLog};
+use crate::sides::{Scene, Side, in_turns};
 use crate::{Outcome, Scale};
 
 const QUEUE: &str = "drain";
 /// How often the list is looked at, and another connection sends PING.
 const PACE: Duration = Duration::from_millis(1);
-const PATIENCE_US: u64 = 60_000_000;
+const PATIENCE_US: u64 = 300_000_000;
 /// Offered first, elsewhere, to learn how long the offers will take.
-const PILOT: usize = 2000;
-const HOUR_MS: u64 = 3_600_000;
+const PILOT: usize = 4000;
+/// Messages of the list that are read at a time.
+const PAGE: usize = 50_000;
+
+struct Shape {
+    ours: Side,
+    total: usize,
+    /// The messages are due in these many milliseconds.
+    spread_ms: u64,
+    rounds: usize,
+    redisson: usize,
+    /// Of seconds, messages a second and the longest script.
+    targets: [&'static str; 3],
+}
 
 pub fn at_once(scale: Scale) -> Outcome<Row> {
-    run(scale, 1, "<= 0.25")
+    run(&Shape {
+        ours: Side::Broker,
+        total: scale.pick(100_000, 10_000),
+        spread_ms: 1,
+        rounds: scale.pick(3, 1),
+        redisson: 1,
+        targets: ["<= 0.25", "", ""],
+    })
 }
 
-pub fn within_a_second(scale: Scale) -> Outcome<Row> {
-    run(scale, 1000, "<= 1")
+pub fn random(scale: Scale) -> Outcome<Row> {
+    run(&at_random(scale))
 }
 
-/// `spread_ms`: the messages are due in these many milliseconds.
-fn run(scale: Scale, spread_ms: u64, target: &'static str) -> Outcome<Row> {
-    for patience in [2, 6, 20] {
-        if let Some(row) = attempt(scale, spread_ms, target, patience)? {
-            return Ok(row);
-        }
+fn at_random(scale: Scale) -> Shape {
+    Shape {
+        ours: Side::Broker,
+        total: scale.pick(100_000, 10_000),
+        spread_ms: 1000,
+        rounds: scale.pick(3, 1),
+        redisson: 1,
+        targets: ["<= 1", "", "<= 30"],
     }
-    Err("the first were due before all were offered".into())
+}
+
+pub fn random_off(scale: Scale) -> Outcome<Row> {
+    run(&Shape {
+        ours: Side::ListOff,
+        redisson: 0,
+        targets: ["<= 0.1", "", ""],
+        ..at_random(scale)
+    })
+}
+
+pub fn million(scale: Scale) -> Outcome<Row> {
+    run(&Shape {
+        ours: Side::Broker,
+        total: scale.pick(1_000_000, 20_000),
+        spread_ms: 1,
+        rounds: scale.pick(3, 1),
+        redisson: 0,
+        targets: ["", ">= 300,000", ""],
+    })
+}
+
+/// What one round found.
+struct Drained {
+    seconds: f64,
+    ping_p99_ms: f64,
+    ping_max_ms: f64,
+    longest_ms: f64,
+    received: usize,
+    out_of_order: usize,
+    faults: Vec<String>,
+}
+
+fn run(shape: &Shape) -> Outcome<Row> {
+    let mut turns = in_turns(shape.ours, shape.rounds, shape.redisson, |side| {
+        for patience in [2, 6, 20] {
+            if let Some(drained) = attempt(side, shape, patience)? {
+                return Ok(drained);
+            }
+        }
+        Err("the first were due before all were offered".into())
+    })?;
+    let mut row = turns.row(|drained| std::mem::take(&mut drained.faults));
+    let both = |name: &str, of: &dyn Fn(&Drained) -> f64| {
+        let (broker, other) = (turns.broker.iter(), turns.other.iter());
+        Measure::both(name, broker.map(of), other.map(of))
+    };
+    let total = shape.total as f64;
+    let [seconds, per_second, longest] = shape.targets;
+    row.measures = vec![
+        both("s after the last is due", &|round| round.seconds).target(seconds),
+        both("PING p99 ms", &|round| round.ping_p99_ms).target("<= 5"),
+        both("PING max ms", &|round| round.ping_max_ms),
+        both("longest script ms", &|round| round.longest_ms).target(longest),
+        both("received", &|round| round.received as f64),
+        both("out of order", &|round| round.out_of_order as f64),
+    ];
+    // Of those due over a time this would be the pace of their due times.
+    if shape.spread_ms == 1 {
+        let pace = both("messages/s", &|round| total / round.seconds);
+        row.measures.insert(1, pace.target(per_second));
+    }
+    Ok(row)
 }
 
 /// None where the offers took longer than `patience` times what the pilot promised.
-fn attempt(
-    scale: Scale,
-    spread_ms: u64,
-    target: &'static str,
-    patience: u64,
-) -> Outcome<Option<Row>> {
-    let total = scale.pick(100_000, 20_000);
-    let redis = Redis::start()?;
-    let broker = Broker::start(&redis, &[])?;
-    let mut offers = broker.connect()?;
+fn attempt(side: Side, shape: &Shape, patience: u64) -> Outcome<Option<Drained>> {
+    let scene = Scene::start(side, &[QUEUE.to_owned()])?;
+    let redis = &scene.redis;
+    let mut producer = scene.producer()?;
     let mut meter = redis.connect()?;
 
-    let lead_us = 300_000 + patience * pilot(&mut offers)? * (total / PILOT) as u64;
+    let lead_us = 300_000 + patience * pilot(&mut producer)? * (shape.total / PILOT + 1) as u64;
     let start_ms = (now_us() + lead_us) / 1000;
-    let mut random = Random::new();
-    let mut messages: Vec<Message> = (0..total)
-        .map(|number| Message::new(QUEUE, number, start_ms + random.below(spread_ms)))
-        .collect();
-    offer(&mut offers, &mut messages)?;
+    let mut messages = spread(QUEUE, shape.total, start_ms..start_ms + shape.spread_ms);
+    producer.load(&mut messages)?;
     if now_us() / 1000 >= start_ms {
         return Ok(None);
     }
@@ -67,48 +143,46 @@ fn attempt(
     scores.sort_unstable();
     let last_due_us = scores.last().copied().unwrap_or_default() * 1000;
 
-    meter.call(&[b"CONFIG", b"SET", b"slowlog-max-len", b"100000"])?;
-    meter.call(&[b"CONFIG", b"SET", b"slowlog-log-slower-than", b"100"])?;
-    meter.call(&[b"SLOWLOG", b"RESET"])?;
-    let (done_us, pings) = watch(&redis, &mut meter, &scores)?;
-    let longest_ms = longest_script_ms(&mut meter)?;
+    let slow_log = SlowLog::start(&mut meter)?;
+    let (done_us, pings) = watch(redis, &mut meter, &scores)?;
+    let longest_ms = slow_log.longest_ms(&mut meter, |name| name.starts_with("eval"))?;
 
-    let list = meter.call(&[b"LRANGE", QUEUE.as_bytes(), b"0", b"-1"])?;
-    let mut receipts = Vec::with_capacity(total);
-    for payload in list.array()? {
-        let (payload, at_us) = (payload.text()?, done_us);
-        receipts.push(Receipt { payload, at_us });
+    let mut receipts = Vec::with_capacity(shape.total);
+    for first in (0..shape.total).step_by(PAGE) {
+        let (first, last) = (first.to_string(), (first + PAGE - 1).to_string());
+        let page = [
+            b"LRANGE",
+            QUEUE.as_bytes(),
+            first.as_bytes(),
+            last.as_bytes(),
+        ];
+        for payload in meter.call(&page)?.array()? {
+            let (payload, at_us) = (payload.text()?, done_us);
+            receipts.push(Receipt { payload, at_us });
+        }
     }
-    let faults = judge(&messages, &receipts).faults;
     let during: Vec<f64> = pings
         .iter()
         .filter(|(at_us, _)| (start_ms * 1000..=done_us).contains(at_us))
         .map(|(_, ms)| *ms)
         .collect();
-    let [ping_p99, ping_max] = [0.99, 1.0].map(|part| percentile(&during, part));
-    let seconds = (done_us.saturating_sub(last_due_us)) as f64 / 1e6;
-    let row = Row {
-        measures: vec![
-            Measure::one("s after the last is due", seconds).target(target),
-            Measure::one("PING p99 ms", ping_p99).target("<= 5"),
-            Measure::one("PING max ms", ping_max),
-            Measure::one("longest script ms", longest_ms).target("<= 30"),
-            Measure::one("received", receipts.len() as f64),
-            Measure::one("out of order", out_of_order(&messages, &receipts) as f64),
-        ],
-        faults,
-    };
-    Ok(Some(row))
+    let [ping_p99_ms, ping_max_ms] = [0.99, 1.0].map(|part| percentile(&during, part));
+    Ok(Some(Drained {
+        seconds: (done_us.saturating_sub(last_due_us)) as f64 / 1e6,
+        ping_p99_ms,
+        ping_max_ms,
+        longest_ms,
+        received: receipts.len(),
+        out_of_order: out_of_order(&messages, &receipts),
+        faults: judge(&messages, &receipts, EVER).faults(),
+    }))
 }
 
 /// Microseconds that `PILOT` offers take.
-fn pilot(broker: &mut Connection) -> Outcome<u64> {
+fn pilot(producer: &mut Producer) -> Outcome<u64> {
     let started = now_us();
     let due_ms = started / 1000 + HOUR_MS;
-    let mut messages: Vec<Message> = (0..PILOT)
-        .map(|number| Message::new("pilot", number, due_ms))
-        .collect();
-    offer(broker, &mut messages)?;
+    producer.load(&mut spread("pilot", PILOT, due_ms..due_ms + 1))?;
     Ok(now_us() - started)
 }
 
@@ -165,22 +239,6 @@ fn ping(mut redis: Connection, going_on: &AtomicBool) -> Outcome<Pings> {
     }
     pings.sort_by(|a, b| a.1.total_cmp(&b.1));
     Ok(pings)
-}
-
-/// From Redis's slow log; 0 where none took a tenth of a millisecond.
-fn longest_script_ms(redis: &mut Connection) -> Outcome<f64> {
-    let mut longest_us = 0;
-    let log = redis.call(&[b"SLOWLOG", b"GET", b"100000"])?;
-    for record in log.array()? {
-        let mut fields = record.array()?.into_iter().skip(2);
-        let us = fields.next().ok_or("no duration")?.int()?;
-        let args = fields.next().ok_or("no arguments")?.array()?;
-        let is_script = |name: &[u8]| name.to_ascii_lowercase().starts_with(b"eval");
-        if matches!(args.first(), Some(Reply::Text(name)) if is_script(name)) {
-            longest_us = longest_us.max(us);
-        }
-    }
-    Ok(longest_us as f64 / 1000.0)
 }
 
 /// Neighbours in the list of which the second should be first: by due time, then as offered.

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::report::{Measure, Row};
+use crate::figures::{Measure, Row};
 use crate::resp::Connection;
 use crate::servers::{Broker, NO_FILE, Redis};
 use crate::support::kills;
@@ -55,7 +55,11 @@ pub fn lost(scale: Scale) -> Outcome<Row> {
         measures.push(Measure::broker("  lost, median", lost.into_iter()));
         measures.push(Measure::one("  lost, most", worst));
     }
-    Ok(Row { measures, faults })
+    Ok(Row {
+        measures,
+        faults,
+        ..Row::default()
+    })
 }
 
 /// How many were acknowledged until Redis was killed, and how many of them it has lost. Nothing
@@ -177,5 +181,6 @@ pub fn kills(scale: Scale) -> Outcome<Row> {
         faults: faults
             .map(|(count, what)| format!("{count} {what}"))
             .collect(),
+        ..Row::default()
     })
 }

@@ -1,25 +1,21 @@
 //! Clients that mean harm, beside two that do not: what those notice, and what the broker holds.
 //!
 //! Each scene has a Redis and a broker of its own, with default settings, and measures in turns
-//! without and with the hostile clients. One normal client offers at a steady pace and waits for
-//! each reply, another does so with sixteen at a time. A call that could not be sent in time,
-//! because the one before was not answered, counts as sent then: a stall is not one slow answer
-//! among many. Keeps: each offer that was acknowledged is stored; far beyond the bounds is a fault.
+//! without and with the hostile clients. One normal client offers one message at a time, another
+//! sixteen. Keeps: each offer that was acknowledged is stored; far beyond the bounds is a fault.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::crowd::{self, Target};
-use crate::messages::now_us;
-use crate::report::{Measure, Row, percentile};
-use crate::resp::Connection;
-use crate::servers::{Broker, Redis};
+use crate::figures::{Measure, Row, percentile};
+use crate::normal::{self, Call, PACE};
+use crate::servers::{Broker, Redis, raise_open_files};
 use crate::{Outcome, Scale};
 
 const MIB: usize = 1024 * 1024;
-/// Of the normal clients: one call, or sixteen.
-const PACE: Duration = Duration::from_millis(2);
+/// Of the second of the normal clients.
 const PIPELINE: usize = 16;
 /// What fails the run; the targets are 2 times, and 300 MiB.
 const FAULT_RATIO: f64 = 20.0;
@@ -179,7 +175,11 @@ pub fn run(scale: Scale) -> Outcome<Row> {
                 .map(|fault| format!("{name}: {fault}")),
         );
     }
-    Ok(Row { measures, faults })
+    Ok(Row {
+        measures,
+        faults,
+        ..Row::default()
+    })
 }
 
 /// p50 and p99 of both clients.
@@ -214,7 +214,10 @@ fn play(scale: Scale, scene: &Scene) -> Outcome<Found> {
     let mut faults = Vec::new();
     let acknowledged: usize = with.iter().chain(&without).map(|w| w.acknowledged).sum();
     thread::sleep(SETTLE);
-    let stored = broker.connect()?.call(&[b"DQ.SIZE", b"normal"])?.int()? as usize;
+    let stored = broker
+        .connect()?
+        .call(&[b"DQ.SIZE", normal::QUEUE.as_bytes()])?
+        .int()? as usize;
     if stored != acknowledged {
         faults.push(format!("{acknowledged} acknowledged and {stored} stored"));
     }
@@ -268,8 +271,11 @@ fn window(
         }
         let clients = [(one, 1), (many, PIPELINE)].map(|(connection, depth)| {
             let over = &over;
-            let ping = scene.redis_is_stopped;
-            scope.spawn(move || normal(connection, depth, ping, over))
+            let call = match scene.redis_is_stopped {
+                true => Call::Ping,
+                false => Call::Offer,
+            };
+            scope.spawn(move || normal::run(connection, depth, call, over))
         });
         thread::sleep(scale.pick(Duration::from_secs(3), Duration::from_secs(1)));
         over.store(true, Relaxed);
@@ -293,47 +299,4 @@ fn window(
         acknowledged += offers;
     }
     Ok(Window { ms, acknowledged })
-}
-
-/// Milliseconds of each call, in rising order, and how many offers were acknowledged.
-fn normal(
-    mut broker: Connection,
-    depth: usize,
-    ping: bool,
-    over: &AtomicBool,
-) -> Outcome<(Vec<f64>, usize)> {
-    let pace_us = PACE.as_micros() as u64;
-    let (mut times, mut acknowledged, mut next_us) = (Vec::new(), 0, now_us());
-    while !over.load(Relaxed) {
-        thread::sleep(Duration::from_micros(next_us.saturating_sub(now_us())));
-        // A sleep ends a little late: that is not the broker's fault.
-        let mut from_us = now_us();
-        for _ in 0..depth {
-            match ping {
-                true => broker.push(&[b"PING"]),
-                false => broker.push(&[b"DQ.OFFER", b"normal", b"1h", b"an order like any other"]),
-            }
-        }
-        broker.flush()?;
-        for _ in 0..depth {
-            broker.reply()?;
-            acknowledged += usize::from(!ping);
-        }
-        let answered_us = now_us();
-        while from_us <= answered_us {
-            times.push((answered_us - from_us) as f64 / 1000.0);
-            from_us += pace_us;
-        }
-        next_us = from_us;
-    }
-    times.sort_by(f64::total_cmp);
-    Ok((times, acknowledged))
-}
-
-/// A thousand sockets are more than many shells allow.
-fn raise_open_files() {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    let _ = setrlimit(Resource::Nofile, limit);
 }

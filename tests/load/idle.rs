@@ -9,32 +9,92 @@ use std::io::{BufRead, ErrorKind};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::messages::{Message, now_us, offer};
-use crate::report::{Measure, Row};
+use crate::figures::{Measure, Row};
+use crate::messages::{HOUR_MS, Message, now_us};
+use crate::producer::{Due, Producer, keys};
 use crate::resp::Connection;
-use crate::servers::{Broker, Redis};
+use crate::servers::{Broker, Redis, info};
 use crate::{Outcome, Scale};
 
-const QUEUES: usize = 10_000;
-const HOUR_MS: u64 = 3_600_000;
+const PATIENCE: Duration = Duration::from_secs(300);
 
-pub fn run(scale: Scale) -> Outcome<Row> {
-    // Longer than one round of a scan over all queues may take.
-    let settle = Duration::from_secs(scale.pick(12, 1));
-    let processor_window = Duration::from_secs(scale.pick(20, 5));
-    let requests_window = Duration::from_secs(scale.pick(20, 2));
+struct Shape {
+    queues: usize,
+    /// Of requests a second and of memory.
+    targets: [&'static str; 2],
+}
 
+pub fn some(scale: Scale) -> Outcome<Row> {
+    let shape = Shape {
+        queues: scale.pick(10_000, 5_000),
+        targets: ["< 20", "< 100"],
+    };
     let redis = Redis::start()?;
     let broker = Broker::start(&redis, &[])?;
+    let messages = offered(&shape, &broker)?;
+    cost(scale, &shape, &redis, &broker, &messages)
+}
+
+/// A broker that ends at once leaves them to the next, which is measured.
+pub fn many(scale: Scale) -> Outcome<Row> {
+    let shape = Shape {
+        queues: scale.pick(100_000, 5_000),
+        targets: ["< 50", "<= 200"],
+    };
+    let redis = Redis::start()?;
+    let messages = offered(&shape, &Broker::start(&redis, &[])?)?;
+    let (mut ready_s, mut known_s) = (Vec::new(), Vec::new());
+    let mut started = None;
+    for _ in 0..scale.pick(3, 1) {
+        // The one before ends first.
+        drop(started.take());
+        let start = Instant::now();
+        let broker = started.insert(Broker::start(&redis, &[])?);
+        ready_s.push(start.elapsed().as_secs_f64());
+        let mut control = broker.connect()?;
+        while (info(&mut control, "broker", "queues_known")? as usize) < shape.queues {
+            if start.elapsed() > PATIENCE {
+                return Err(format!("after {PATIENCE:?} the broker does not know all").into());
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        known_s.push(start.elapsed().as_secs_f64());
+    }
+    let broker = started.ok_or("no round")?;
+    let mut row = cost(scale, &shape, &redis, &broker, &messages)?;
+    let start = [
+        Measure::broker("start until ready s", ready_s.into_iter()),
+        Measure::broker("until it knows all s", known_s.into_iter()).target("<= 10"),
+    ];
+    row.measures.splice(0..0, start);
+    Ok(row)
+}
+
+fn offered(shape: &Shape, broker: &Broker) -> Outcome<Vec<Message>> {
     let due_ms = now_us() / 1000 + HOUR_MS;
-    let mut messages: Vec<Message> = (0..QUEUES)
+    let mut messages: Vec<Message> = (0..shape.queues)
         .map(|number| Message::new(&format!("idle:{number}"), number, due_ms))
         .collect();
-    offer(&mut broker.connect()?, &mut messages)?;
+    Producer::Broker(broker.connect()?).offer(&mut messages, Due::At)?;
+    Ok(messages)
+}
+
+fn cost(
+    scale: Scale,
+    shape: &Shape,
+    redis: &Redis,
+    broker: &Broker,
+    messages: &[Message],
+) -> Outcome<Row> {
+    // Longer than one round of a scan over all queues may take.
+    let settle = Duration::from_secs(scale.pick(12, 1));
+    let processor_window = Duration::from_secs(scale.pick(20, 3));
+    let requests_window = Duration::from_secs(scale.pick(20, 2));
     thread::sleep(settle);
 
     let mut meter = redis.connect()?;
-    let commands_before = commands_processed(&mut meter)?;
+    let commands = |meter: &mut Connection| info(meter, "stats", "total_commands_processed");
+    let commands_before = commands(&mut meter)?;
     let (redis_before, broker_before) = (redis.cpu_seconds()?, broker.cpu_seconds()?);
     let started = Instant::now();
     thread::sleep(processor_window);
@@ -42,31 +102,26 @@ pub fn run(scale: Scale) -> Outcome<Row> {
     let redis_share = (redis.cpu_seconds()? - redis_before) / seconds * 100.0;
     let broker_share = (broker.cpu_seconds()? - broker_before) / seconds * 100.0;
     // The first INFO is counted after its own reply.
-    let commands = commands_processed(&mut meter)? - commands_before - 1.0;
+    let commands = commands(&mut meter)? - commands_before - 1.0;
 
     let requests = monitor(redis.connect()?, requests_window)?;
     let per_second = |count: usize| count as f64 / requests_window.as_secs_f64();
+    let [aim, memory] = shape.targets;
     let mut measures = vec![
-        Measure::one("requests/s", per_second(requests.values().sum())).target("< 20"),
+        Measure::one("requests/s", per_second(requests.values().sum())).target(aim),
         Measure::one("with inner commands/s", commands / seconds),
         Measure::one("Redis CPU %", redis_share).target("< 1"),
         Measure::one("broker CPU %", broker_share).target("< 1"),
-        Measure::one("broker RSS MiB", broker.rss_mib()?).target("< 100"),
+        Measure::one("broker RSS MiB", broker.rss_mib()?).target(memory),
     ];
     for (command, count) in requests {
         measures.push(Measure::one(format!("  {command}/s"), per_second(count)));
     }
-    let faults = delivered(&mut meter, &messages)?.into_iter().collect();
-    Ok(Row { measures, faults })
-}
-
-fn commands_processed(redis: &mut Connection) -> Outcome<f64> {
-    let info = String::from_utf8(redis.call(&[b"INFO", b"stats"])?.text()?)?;
-    let field = |line: &str| line.strip_prefix("total_commands_processed:")?.parse().ok();
-    Ok(info
-        .lines()
-        .find_map(field)
-        .ok_or("no total_commands_processed")?)
+    Ok(Row {
+        measures,
+        faults: delivered(&mut meter, messages)?.into_iter().collect(),
+        ..Row::default()
+    })
 }
 
 /// Requests of connections, by command.
@@ -102,8 +157,8 @@ fn monitor(mut redis: Connection, window: Duration) -> Outcome<BTreeMap<String, 
 fn delivered(redis: &mut Connection, messages: &[Message]) -> Outcome<Option<String>> {
     for message in messages {
         let queue = String::from_utf8_lossy(&message.queue);
-        let pending = format!("redisson_delay_queue_timeout:{{{queue}}}");
-        redis.push(&[b"ZCARD", pending.as_bytes()]);
+        let [_, timeout, ..] = keys(&queue);
+        redis.push(&[b"ZCARD", timeout.as_bytes()]);
     }
     redis.flush()?;
     let mut pending = 0;

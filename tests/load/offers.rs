@@ -7,20 +7,11 @@
 
 use std::process::{Command, Stdio};
 
-use crate::report::{Measure, Row};
+use crate::figures::{Measure, Row};
+use crate::producer::{SCRIPT, keys};
 use crate::resp::Connection;
 use crate::servers::{Broker, Redis};
 use crate::{Outcome, Scale};
-
-/// What RDelayedQueue.offerAsync evaluates since Redisson 3.21.1.
-const REDISSON: &str = "\
-local value = struct.pack('Bc0Lc0', string.len(ARGV[2]), ARGV[2], string.len(ARGV[3]), ARGV[3]);\
-redis.call('zadd', KEYS[2], ARGV[1], value);\
-redis.call('rpush', KEYS[3], value);\
-local v = redis.call('zrange', KEYS[2], 0, 0); \
-if v[1] == value then \
-redis.call('publish', KEYS[4], ARGV[1]); \
-end;";
 
 /// Eight bytes, as Redisson's random ones; payloads differ, so members do.
 const ID: &str = "\u{1}abcdefg";
@@ -40,6 +31,8 @@ struct Shape {
     pipeline: u64,
     /// Of each round: full, quick; divisible by clients and pipeline.
     requests: (u64, u64),
+    /// Messages of one request through the broker; more than one are a DQ.MOFFER.
+    batch: u64,
     measures: fn(&[Round], &[Round]) -> Vec<Measure>,
 }
 
@@ -51,6 +44,7 @@ const RANDOM: Shape = Shape {
     clients: 50,
     pipeline: 16,
     requests: (480_000, 24_000),
+    batch: 1,
     measures: |broker, direct| throughput(broker, direct, ">= 1.9 x"),
 };
 
@@ -111,6 +105,36 @@ pub fn latency(scale: Scale) -> Outcome<Row> {
     run(scale, &shape)
 }
 
+/// Beside Redisson's script at the pipeline that suits it: it has no such command.
+pub fn moffer(scale: Scale) -> Outcome<Row> {
+    let shape = Shape {
+        pipeline: 4,
+        requests: (4_800, 400),
+        batch: 100,
+        measures: |broker, direct| throughput(broker, direct, ">= 3 x"),
+        ..RANDOM
+    };
+    run(scale, &shape)
+}
+
+/// The first row on this Redis: offers a second, and what is missing.
+pub fn with_redis(scale: Scale, redis: &Redis) -> Outcome<(f64, Option<String>)> {
+    let (round, missing) = broker_round(scale, &RANDOM, redis)?;
+    Ok((round.per_second, missing))
+}
+
+/// One client that waits on this Redis: p50 in microseconds, and what is missing.
+pub fn alone_with_redis(scale: Scale, redis: &Redis) -> Outcome<(f64, Option<String>)> {
+    let shape = Shape {
+        clients: 1,
+        pipeline: 1,
+        requests: (5_000, 500),
+        ..RANDOM
+    };
+    let (round, missing) = broker_round(scale, &shape, redis)?;
+    Ok((round.p50_us, missing))
+}
+
 fn throughput(broker: &[Round], direct: &[Round], target: &'static str) -> Vec<Measure> {
     let both = |name, value: fn(&Round) -> f64| {
         Measure::both(name, broker.iter().map(value), direct.iter().map(value))
@@ -123,44 +147,6 @@ fn throughput(broker: &[Round], direct: &[Round], target: &'static str) -> Vec<M
             broker.iter().map(|round| round.broker_us),
         ),
     ]
-}
-
-/// What the flushes of the append-only file cost.
-pub fn flushes(scale: Scale) -> Outcome<Row> {
-    let fixed = Shape {
-        delay: "1h",
-        requests: (320_000, 16_000),
-        ..RANDOM
-    };
-    let alone = Shape {
-        clients: 1,
-        pipeline: 1,
-        requests: (5_000, 500),
-        ..fixed
-    };
-    let modes = [("always", "yes"), ("everysec", "yes"), ("no file", "no")];
-    let (mut rows, mut faults) = (modes.map(|_| (Vec::new(), Vec::new())), Vec::new());
-    for _ in 0..scale.pick(5, 1) {
-        for ((fsync, file), (throughput, latency)) in modes.iter().zip(&mut rows) {
-            let fsync = ["--appendfsync", if *file == "no" { "no" } else { fsync }];
-            let args = [&["--appendonly", file], &fsync[..]].concat();
-            for (shape, rounds) in [(&fixed, throughput), (&alone, latency)] {
-                let (round, fault) = round_on(&Redis::with(&args)?, scale, shape)?;
-                rounds.push(round);
-                faults.extend(fault);
-            }
-        }
-    }
-    let measures = modes.iter().zip(&rows).flat_map(|((name, _), rounds)| {
-        let per_second = rounds.0.iter().map(|round| round.per_second);
-        let p50 = rounds.1.iter().map(|round| round.p50_us);
-        [
-            Measure::broker(format!("{name}: offers/s"), per_second),
-            Measure::broker("  one client, p50 us", p50),
-        ]
-    });
-    let measures = measures.collect();
-    Ok(Row { measures, faults })
 }
 
 struct Round {
@@ -176,51 +162,53 @@ fn run(scale: Scale, shape: &Shape) -> Outcome<Row> {
     let (mut broker, mut direct) = (Vec::new(), Vec::new());
     let mut faults = Vec::new();
     for _ in 0..scale.pick(5, 1) {
-        let (round, fault) = broker_round(scale, shape)?;
+        let (round, fault) = broker_round(scale, shape, &Redis::start()?)?;
         broker.push(round);
         faults.extend(fault);
-        direct.push(direct_round(scale, shape)?);
+        let alike = if shape.batch > 1 { &RANDOM } else { shape };
+        direct.push(direct_round(scale, alike)?);
     }
-    let measures = (shape.measures)(&broker, &direct);
-    Ok(Row { measures, faults })
+    Ok(Row {
+        measures: (shape.measures)(&broker, &direct),
+        faults,
+        ..Row::default()
+    })
 }
 
 /// Also what is missing, if anything is.
-fn broker_round(scale: Scale, shape: &Shape) -> Outcome<(Round, Option<String>)> {
-    round_on(&Redis::start()?, scale, shape)
-}
-
-fn round_on(redis: &Redis, scale: Scale, shape: &Shape) -> Outcome<(Round, Option<String>)> {
+fn broker_round(scale: Scale, shape: &Shape, redis: &Redis) -> Outcome<(Round, Option<String>)> {
     let broker = Broker::start(redis, &[DELAY_MAX])?;
-    let command = ["DQ.OFFER", shape.queue, shape.delay, PAYLOAD];
+    let mut command = match shape.batch {
+        1 => vec!["DQ.OFFER", shape.queue],
+        _ => vec!["DQ.MOFFER", shape.queue],
+    };
+    for _ in 0..shape.batch {
+        command.extend([shape.delay, PAYLOAD]);
+    }
     let (redis_before, broker_before) = (redis.cpu_seconds()?, broker.cpu_seconds()?);
     let mut round = benchmark(scale, shape, broker.port, &command)?;
-    let each = 1e6 / scale.pick(shape.requests.0, shape.requests.1) as f64;
+    let offered = scale.pick(shape.requests.0, shape.requests.1) * shape.batch;
+    let each = 1e6 / offered as f64;
+    round.per_second *= shape.batch as f64;
     round.redis_us = (redis.cpu_seconds()? - redis_before) * each;
     round.broker_us = (broker.cpu_seconds()? - broker_before) * each;
-    Ok((round, missing(scale, shape, &mut redis.connect()?)?))
+    Ok((round, missing(shape, offered, &mut redis.connect()?)?))
 }
 
 fn direct_round(scale: Scale, shape: &Shape) -> Outcome<Round> {
     let redis = Redis::start()?;
     let mut connection = redis.connect()?;
-    let load: [&[u8]; 3] = [b"SCRIPT", b"LOAD", REDISSON.as_bytes()];
+    let load: [&[u8]; 3] = [b"SCRIPT", b"LOAD", SCRIPT.as_bytes()];
     let sha = String::from_utf8(connection.call(&load)?.text()?)?;
-    let queue = shape.queue;
-    let keys = [
-        queue.to_owned(),
-        format!("redisson_delay_queue_timeout:{{{queue}}}"),
-        format!("redisson_delay_queue:{{{queue}}}"),
-        format!("redisson_delay_queue_channel:{{{queue}}}"),
-    ];
+    let keys = keys(shape.queue);
     let mut command = vec!["EVALSHA", &sha, "4"];
     command.extend(keys.iter().map(String::as_str));
     command.extend([shape.score, ID, PAYLOAD]);
     let before = redis.cpu_seconds()?;
     let mut round = benchmark(scale, shape, redis.port, &command)?;
-    let each = 1e6 / scale.pick(shape.requests.0, shape.requests.1) as f64;
-    round.redis_us = (redis.cpu_seconds()? - before) * each;
-    match missing(scale, shape, &mut connection)? {
+    let offered = scale.pick(shape.requests.0, shape.requests.1);
+    round.redis_us = (redis.cpu_seconds()? - before) * 1e6 / offered as f64;
+    match missing(shape, offered, &mut connection)? {
         Some(missing) => Err(format!("the direct side: {missing}").into()),
         None => Ok(round),
     }
@@ -276,20 +264,19 @@ fn benchmark(scale: Scale, shape: &Shape, port: u16, command: &[&str]) -> Outcom
 }
 
 /// Compares what Redis holds with what was offered; a few of the random delays have passed.
-fn missing(scale: Scale, shape: &Shape, redis: &mut Connection) -> Outcome<Option<String>> {
+fn missing(shape: &Shape, offered: u64, redis: &mut Connection) -> Outcome<Option<String>> {
     for number in 0..shape.queues {
         let queue = shape
             .queue
             .replace("__rand_int__", &format!("{number:012}"));
-        let pending = format!("redisson_delay_queue_timeout:{{{queue}}}");
-        redis.push(&[b"ZCARD", pending.as_bytes()]);
-        redis.push(&[b"LLEN", queue.as_bytes()]);
+        let [list, timeout, ..] = keys(&queue);
+        redis.push(&[b"ZCARD", timeout.as_bytes()]);
+        redis.push(&[b"LLEN", list.as_bytes()]);
     }
     redis.flush()?;
     let mut held = 0;
     for _ in 0..shape.queues * 2 {
         held += redis.reply()?.int()?;
     }
-    let offered = scale.pick(shape.requests.0, shape.requests.1);
     Ok((held != offered).then(|| format!("offered {offered}, Redis holds {held}")))
 }

@@ -1,196 +1,96 @@
-//! What rows found: as a table while they run, and as JSON for other programs at the end.
+//! What rows found, for people: a table while they run, and one in Markdown for the README.
 //!
-//! Knows no row. Keeps: a figure is the median of its rounds, a ratio is that of two medians,
-//! and the rounds themselves are in the JSON.
+//! Knows no row. Keeps: what was not measured is empty, never 0.
 
-use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
-use std::thread::available_parallelism;
+use crate::Scale;
+use crate::figures::{Finished, Measure, Run};
 
-use crate::{Outcome, Scale};
+/// Rows whose figures the README tells in other ways.
+const APART: [&str; 1] = ["hostile"];
 
-/// What a row found, and what broke a promise of the broker.
-pub struct Row {
-    pub measures: Vec<Measure>,
-    pub faults: Vec<String>,
+pub fn start(scale: Scale) {
+    if cfg!(debug_assertions) {
+        println!("A debug build: it shows that the rows work, its figures mean nothing.\n");
+    }
+    if scale == Scale::Quick {
+        println!("--quick: it shows that the rows work, its figures mean little.\n");
+    }
+    println!("{}", line(["", "broker", "other", "ratio", "target"]));
 }
 
-pub struct Finished {
-    pub name: &'static str,
-    pub what: &'static str,
-    pub seconds: f64,
-    pub result: Result<Row, String>,
+pub fn heading(name: &str, what: &str, other: &str) {
+    println!("\n{name}: {}", described(what, other));
 }
 
-/// One line of the table; the unit is part of the name.
-pub struct Measure {
-    name: String,
-    broker: Vec<f64>,
-    direct: Vec<f64>,
-    target: &'static str,
+/// With the name of the other side, where there is one.
+pub fn described(what: &str, other: &str) -> String {
+    let between = if other.is_empty() { "" } else { "; other: " };
+    format!("{what}{between}{other}")
 }
 
-impl Measure {
-    /// A value for each round, through the broker and directly.
-    pub fn both(
-        name: impl Into<String>,
-        broker: impl Iterator<Item = f64>,
-        direct: impl Iterator<Item = f64>,
-    ) -> Self {
-        Measure {
-            name: name.into(),
-            broker: broker.collect(),
-            direct: direct.collect(),
-            target: "",
+pub fn row(row: &Finished) {
+    if let Some(error) = &row.error {
+        println!("  NOT MEASURED: {error}");
+    }
+    for measure in &row.found.measures {
+        let [broker, other] = [measure.broker, measure.other].map(|value| figure(value, shown));
+        let ratio = figure(measure.ratio, ratio);
+        println!(
+            "{}",
+            line([&measure.name, &broker, &other, &ratio, &measure.target])
+        );
+    }
+    for note in &row.found.notes {
+        println!("  {note}");
+    }
+    for fault in &row.found.faults {
+        println!("  FAULT: {fault}");
+    }
+}
+
+/// What was aimed at: a line for each row, in each cell a line for each figure.
+pub fn markdown(run: &Run) {
+    println!("| Row | What | Figure | Broker | Other | Ratio | Aim |");
+    println!("| --- | --- | --- | --- | --- | --- | --- |");
+    for row in &run.rows {
+        let aimed = |measure: &&Measure| !measure.target.is_empty() && measure.broker.is_some();
+        let measures: Vec<&Measure> = row.found.measures.iter().filter(aimed).collect();
+        if measures.is_empty() || APART.contains(&row.row.as_str()) {
+            continue;
         }
-    }
-
-    pub fn broker(name: impl Into<String>, broker: impl Iterator<Item = f64>) -> Self {
-        Measure::both(name, broker, std::iter::empty())
-    }
-
-    pub fn one(name: impl Into<String>, broker: f64) -> Self {
-        Measure::broker(name, std::iter::once(broker))
-    }
-
-    /// What is aimed at; shown, never judged.
-    pub fn target(self, target: &'static str) -> Self {
-        Measure { target, ..self }
-    }
-
-    fn ratio(&self) -> Option<f64> {
-        Some(median(&self.broker)? / median(&self.direct)?)
+        let cell = |text: &dyn Fn(&Measure) -> String| {
+            let lines: Vec<String> = measures.iter().map(|measure| text(measure)).collect();
+            lines.join("<br>").trim_end_matches("<br>").to_owned()
+        };
+        println!(
+            "| `{}` | {} | {} | {} | {} | {} | {} |",
+            row.row,
+            described(&row.what, &row.other),
+            cell(&|measure| measure.name.trim().to_owned()),
+            cell(&|measure| figure(measure.broker, grouped)),
+            cell(&|measure| figure(measure.other, grouped)),
+            cell(&|measure| figure(measure.ratio, ratio)),
+            cell(&|measure| measure.target.clone()),
+        );
     }
 }
 
-/// The nearest rank; `values` in rising order.
-pub fn percentile(values: &[f64], part: f64) -> f64 {
-    let rank = (values.len() as f64 * part).ceil() as usize;
-    let value = values.get(rank.saturating_sub(1));
-    value.copied().unwrap_or(f64::NAN)
+fn figure(value: Option<f64>, text: impl Fn(f64) -> String) -> String {
+    value.map(text).unwrap_or_default()
 }
 
-fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let (low, high) = (sorted.len().checked_sub(1)? / 2, sorted.len() / 2);
-    Some((sorted.get(low)? + sorted.get(high)?) / 2.0)
-}
-
-pub struct Report {
-    scale: Scale,
-    rows: Vec<Finished>,
-}
-
-impl Report {
-    pub fn start(scale: Scale) -> Self {
-        if cfg!(debug_assertions) {
-            println!("A debug build: it shows that the rows work, its figures mean nothing.\n");
-        }
-        if scale == Scale::Quick {
-            println!("--quick: it shows that the rows work, its figures mean little.\n");
-        }
-        let header = ["", "broker", "direct", "ratio", "target"];
-        println!("{}", line(header));
-        let rows = Vec::new();
-        Report { scale, rows }
-    }
-
-    pub fn heading(&self, name: &str, what: &str) {
-        println!("\n{name}: {what}");
-    }
-
-    pub fn add(&mut self, row: Finished) {
-        match &row.result {
-            Ok(found) => {
-                for measure in &found.measures {
-                    let figure = |values| median(values).map(shown).unwrap_or_default();
-                    let ratio = measure.ratio().map(|ratio| format!("{ratio:.2}"));
-                    println!(
-                        "{}",
-                        line([
-                            &measure.name,
-                            &figure(&measure.broker),
-                            &figure(&measure.direct),
-                            &ratio.unwrap_or_default(),
-                            measure.target,
-                        ])
-                    );
-                }
-                for fault in &found.faults {
-                    println!("  FAULT: {fault}");
-                }
-            }
-            Err(error) => println!("  NOT MEASURED: {error}"),
-        }
-        self.rows.push(row);
-    }
-
-    /// Writes the JSON; whether all rows were measured and no promise broken.
-    pub fn end(self) -> Outcome<bool> {
-        let path = target_dir()?.join("load.json");
-        std::fs::write(&path, self.json())?;
-        println!("\n{}", path.display());
-        let good = |row: &Finished| matches!(&row.result, Ok(found) if found.faults.is_empty());
-        Ok(self.rows.iter().all(good))
-    }
-
-    fn json(&self) -> String {
-        let cpus = available_parallelism().map_or(0, usize::from);
-        let mut rows = Vec::new();
-        for row in &self.rows {
-            let (measures, faults, error) = match &row.result {
-                Ok(found) => (&found.measures[..], &found.faults[..], None),
-                Err(error) => (&[][..], &[][..], Some(error)),
-            };
-            let measures = measures.iter().map(|measure| {
-                let median_of = |values: &[f64]| number(median(values));
-                format!(
-                    "{{\"name\":{},\"broker\":{},\"direct\":{},\"ratio\":{},\"target\":{},\
-                     \"broker_rounds\":{},\"direct_rounds\":{}}}",
-                    text(measure.name.trim()),
-                    median_of(&measure.broker),
-                    median_of(&measure.direct),
-                    number(measure.ratio()),
-                    text(measure.target),
-                    list(measure.broker.iter().map(|value| number(Some(*value)))),
-                    list(measure.direct.iter().map(|value| number(Some(*value)))),
-                )
-            });
-            rows.push(format!(
-                "\n{{\"row\":{},\"what\":{},\"seconds\":{:.1},\"error\":{},\"faults\":{},\
-                 \"measures\":{}}}",
-                text(row.name),
-                text(row.what),
-                row.seconds,
-                error.map_or("null".to_owned(), |error| text(error)),
-                list(faults.iter().map(|fault| text(fault))),
-                list(measures.map(|measure| format!("\n  {measure}"))),
-            ));
-        }
-        format!(
-            "{{\"quick\":{},\"debug_build\":{},\"cpus\":{cpus},\"rows\":{}}}\n",
-            self.scale == Scale::Quick,
-            cfg!(debug_assertions),
-            list(rows.into_iter()),
-        )
-    }
-}
-
-/// Cargo names only a directory inside it.
-fn target_dir() -> Outcome<PathBuf> {
-    let inside = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    Ok(inside.parent().ok_or("no target directory")?.to_path_buf())
-}
-
-fn line([name, broker, direct, ratio, target]: [&str; 5]) -> String {
-    format!("  {name:<24} {broker:>10} {direct:>10} {ratio:>7}  {target}")
+fn line([name, broker, other, ratio, target]: [&str; 5]) -> String {
+    format!("  {name:<28} {broker:>10} {other:>10} {ratio:>7}  {target}")
         .trim_end()
         .to_owned()
 }
 
+pub fn ratio(value: f64) -> String {
+    format!("{value:.2}")
+}
+
 /// Three digits that count, or all before the point.
-fn shown(value: f64) -> String {
+pub fn shown(value: f64) -> String {
     let size = value.abs();
     let digits = match size {
         _ if value.fract() == 0.0 || size >= 100.0 => 0,
@@ -201,26 +101,25 @@ fn shown(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-fn number(value: Option<f64>) -> String {
-    match value {
-        Some(value) if value.is_finite() => format!("{value}"),
-        _ => "null".to_owned(),
+/// The same, with commas between thousands.
+pub fn grouped(value: f64) -> String {
+    let text = shown(value);
+    let (whole, part) = text.split_once('.').unwrap_or((&text, ""));
+    if !part.is_empty() || whole.len() < 4 {
+        return text;
     }
-}
-
-fn list(values: impl Iterator<Item = String>) -> String {
-    format!("[{}]", values.collect::<Vec<_>>().join(","))
-}
-
-fn text(value: &str) -> String {
-    let mut quoted = "\"".to_owned();
-    for c in value.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            // Nothing fails when a String is written to.
-            c if c < ' ' => drop(write!(quoted, "\\u{:04x}", c as u32)),
-            c => quoted.push(c),
+    // Large figures are no more exact than this.
+    let rounded = match whole.len() {
+        5.. => (value / 100.0).round() * 100.0,
+        _ => value,
+    };
+    let mut grouped = String::new();
+    let digits = format!("{rounded:.0}");
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            grouped.push(',');
         }
+        grouped.push(digit);
     }
-    quoted + "\""
+    grouped
 }

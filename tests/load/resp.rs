@@ -56,6 +56,13 @@ impl Connection {
         Ok(Connection { stream, out })
     }
 
+    /// The same connection, for another thread: only one of the two may read, and one write.
+    pub fn second(&self) -> Outcome<Self> {
+        let stream = self.stream.get_ref().try_clone()?;
+        let (stream, out) = (BufReader::with_capacity(64 * 1024, stream), Vec::new());
+        Ok(Connection { stream, out })
+    }
+
     /// Adds a command to what `flush` sends.
     pub fn push(&mut self, args: &[&[u8]]) {
         self.out

@@ -155,11 +155,20 @@ impl Redis {
 pub struct Broker {
     process: Process,
     pub port: u16,
+    _dir: TempDir,
 }
 
 impl Broker {
     /// `settings` are of the environment's form: `LIMITS__DELAY_MAX_MS`, value.
     pub fn start(redis: &Redis, settings: &[(&str, &str)]) -> Outcome<Self> {
+        Broker::with_file(redis, settings, "")
+    }
+
+    /// `file`: what stands in its configuration file.
+    pub fn with_file(redis: &Redis, settings: &[(&str, &str)], file: &str) -> Outcome<Self> {
+        let dir = tempfile::tempdir()?;
+        let path = dir.path().join("broker.toml");
+        std::fs::write(&path, file)?;
         let mut command = Command::new(env!("CARGO_BIN_EXE_delay-broker"));
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("DELAY_BROKER_") {
@@ -168,8 +177,9 @@ impl Broker {
         }
         let url = format!("redis://127.0.0.1:{}", redis.port);
         let child = command
-            .args(["--listen", "127.0.0.1:0", "--http", "", "--log", "warn"])
-            .args(["--redis", &url])
+            .args(["--listen", "127.0.0.1:0", "--http", "", "--log", "error"])
+            .args(["--redis", &url, "--config"])
+            .arg(&path)
             .envs(
                 settings
                     .iter()
@@ -192,11 +202,18 @@ impl Broker {
         let line = is_ready
             .recv_timeout(START_DEADLINE)
             .map_err(|_| "delay-broker did not become ready")??;
+        if line.is_empty() {
+            return Err("delay-broker ended at its start; see its lines above".into());
+        }
         let port = line
             .strip_prefix("delay-broker ready: RESP 127.0.0.1:")
             .and_then(|rest| rest.split(',').next()?.parse().ok())
             .ok_or_else(|| format!("delay-broker said: {line:?}"))?;
-        Ok(Broker { process, port })
+        Ok(Broker {
+            process,
+            port,
+            _dir: dir,
+        })
     }
 
     pub fn connect(&self) -> Outcome<Connection> {
@@ -214,4 +231,57 @@ impl Broker {
     pub fn rss_peak_mib(&self) -> Outcome<f64> {
         self.process.mib("VmHWM:")
     }
+}
+
+/// Redis's own account of which calls took long.
+pub struct SlowLog;
+
+impl SlowLog {
+    /// From now on, of calls of a tenth of a millisecond and more.
+    pub fn start(redis: &mut Connection) -> Outcome<Self> {
+        redis.call(&[b"CONFIG", b"SET", b"slowlog-max-len", b"100000"])?;
+        redis.call(&[b"CONFIG", b"SET", b"slowlog-log-slower-than", b"100"])?;
+        redis.call(&[b"SLOWLOG", b"RESET"])?;
+        Ok(SlowLog)
+    }
+
+    /// Of the commands with these names, in lower case; 0 where none took so long.
+    pub fn longest_ms(
+        &self,
+        redis: &mut Connection,
+        counts: impl Fn(&str) -> bool,
+    ) -> Outcome<f64> {
+        let mut longest_us = 0;
+        let log = redis.call(&[b"SLOWLOG", b"GET", b"100000"])?;
+        for record in log.array()? {
+            let mut fields = record.array()?.into_iter().skip(2);
+            let us = fields.next().ok_or("no duration")?.int()?;
+            let args = fields.next().ok_or("no arguments")?.array()?;
+            let name = args.into_iter().next().ok_or("no command")?.text()?;
+            if counts(&String::from_utf8_lossy(&name).to_lowercase()) {
+                longest_us = longest_us.max(us);
+            }
+        }
+        Ok(longest_us as f64 / 1000.0)
+    }
+}
+
+/// The number of a field of INFO, of Redis or the broker.
+pub fn info(server: &mut Connection, section: &str, field: &str) -> Outcome<f64> {
+    let info = server.call(&[b"INFO", section.as_bytes()])?.text()?;
+    let info = String::from_utf8(info)?;
+    let mut lines = info.lines().filter_map(|line| line.split_once(':'));
+    let found = lines.find(|(name, _)| *name == field);
+    let (_, value) = found.ok_or_else(|| format!("INFO has no {field}"))?;
+    Ok(value.trim().parse()?)
+}
+
+/// Thousands of sockets are more than many shells allow: as many as the system does.
+pub fn raise_open_files() -> u64 {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // What is missing then is seen when sockets are opened.
+    let _ = setrlimit(Resource::Nofile, limit);
+    limit.maximum.unwrap_or(u64::MAX)
 }

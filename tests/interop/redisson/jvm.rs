@@ -4,7 +4,6 @@
 //! It is spoken to with the client of the other tests, and ends when its value does, or when this
 //! process does, since its stdin closes.
 
-use crate::made;
 use crate::support::resp::Client;
 use crate::support::wait;
 use std::fs::{self, File};
@@ -17,7 +16,9 @@ use std::time::Duration;
 
 const READY_WITHIN: Duration = Duration::from_secs(30);
 /// Three of them run at a time. Starting fast matters more here than running fast.
-const OPTIONS: [&str; 3] = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"];
+const STARTS_FAST: &[&str] = &["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"];
+/// As a program would run that is measured: but for the heap all is Java's own choice.
+const RUNS_FAST: &[&str] = &["-Xmx1g"];
 const SOURCES: [&str; 2] = ["Program.java", "Actions.java"];
 
 pub struct Jvm {
@@ -28,15 +29,22 @@ pub struct Jvm {
 
 impl Jvm {
     pub fn start(version: &str, redis_port: u16) -> Jvm {
-        Jvm::spawn(version, redis_port, None)
+        Jvm::spawn(version, &[redis_port.to_string()], STARTS_FAST, None)
+    }
+
+    /// One to be measured, with so many connections for subscriptions: each serves five queues.
+    pub fn to_measure(version: &str, redis_port: u16, subscriptions: usize) -> Jvm {
+        let arguments = [redis_port.to_string(), subscriptions.to_string()];
+        Jvm::spawn(version, &arguments, RUNS_FAST, None)
     }
 
     /// With a clock that is ahead by so much, in the notation of faketime: `+3600s`, `-3600s`.
     pub fn with_clock(version: &str, redis_port: u16, ahead: &str) -> Jvm {
-        Jvm::spawn(version, redis_port, Some(ahead))
+        Jvm::spawn(version, &[redis_port.to_string()], STARTS_FAST, Some(ahead))
     }
 
-    fn spawn(version: &str, redis_port: u16, ahead: Option<&str>) -> Jvm {
+    /// `arguments` are those of `Program.java`.
+    fn spawn(version: &str, arguments: &[String], options: &[&str], ahead: Option<&str>) -> Jvm {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let home = prepared(version);
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
@@ -50,10 +58,11 @@ impl Jvm {
             command.env("FAKETIME_FORCE_MONOTONIC_FIX", "0");
         }
         let mut child = command
-            .args(OPTIONS)
+            .args(options)
             .arg("-cp")
             .arg(format!("{0}/classes:{0}/jars/*", home.display()))
-            .args(["Program", &redis_port.to_string()])
+            .arg("Program")
+            .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(File::create(&log).unwrap())
@@ -101,6 +110,11 @@ impl Drop for Jvm {
         self.child.wait().ok();
         fs::remove_file(&self.log).ok();
     }
+}
+
+/// What is downloaded and compiled, beside the clients of other languages.
+pub fn made() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("target/interop")
 }
 
 /// The port that it listens on, once it does.

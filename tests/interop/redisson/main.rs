@@ -18,6 +18,7 @@ mod behaviours;
 mod clocks;
 mod codecs;
 mod handover;
+#[allow(dead_code)] // The load tool has a part of its own.
 mod jvm;
 mod many;
 mod mixed;
@@ -28,7 +29,6 @@ mod upgrade;
 
 use std::fmt::Write;
 use std::panic::catch_unwind;
-use std::path::PathBuf;
 use std::time::Instant;
 
 /// Newest first. 3.21.0 is the last that writes legacy members, 3.21.1 the first of modern ones.
@@ -104,11 +104,6 @@ fn main() {
     std::process::exit(i32::from(failed > 0 || results.is_empty()));
 }
 
-/// Beside the clients that were downloaded.
-pub fn made() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("target/interop")
-}
-
 fn write_down(results: &[Result]) {
     let mut rows = String::new();
     for result in results {
@@ -125,6 +120,6 @@ fn write_down(results: &[Result]) {
         )
         .unwrap();
     }
-    std::fs::create_dir_all(made()).unwrap();
-    std::fs::write(made().join("redisson.json"), format!("[\n{rows}\n]\n")).unwrap();
+    std::fs::create_dir_all(jvm::made()).unwrap();
+    std::fs::write(jvm::made().join("redisson.json"), format!("[\n{rows}\n]\n")).unwrap();
 }

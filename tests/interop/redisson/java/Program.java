@@ -1,4 +1,5 @@
-// A program that uses Redisson, and does what it is told over a socket: `Program REDIS_PORT`.
+// A program that uses Redisson, and does what it is told over a socket:
+// `Program REDIS_PORT [SUBSCRIPTION_CONNECTIONS]`.
 //
 // It speaks RESP, so that the driver talks to it with the same client as to Redis and the broker,
 // and so that it can be tried by hand with redis-cli. Each connection is a thread, and a command is
@@ -27,7 +28,11 @@ public final class Program {
     // All settings are Redisson's own, but the codec, which differs from version to version.
     var config = new Config();
     config.setCodec(StringCodec.INSTANCE);
-    config.useSingleServer().setAddress("redis://127.0.0.1:" + arguments[0]);
+    var single = config.useSingleServer().setAddress("redis://127.0.0.1:" + arguments[0]);
+    // Each serves five queues, so that Redisson's own setting does for 250.
+    if (arguments.length > 1) {
+      single.setSubscriptionConnectionPoolSize(Integer.parseInt(arguments[1]));
+    }
     var redisson = Redisson.create(config);
     var server = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
     start(() -> accept(server, redisson));
