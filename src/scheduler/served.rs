@@ -20,7 +20,7 @@ const TRANSFER_MESSAGES_LEAST: u64 = 100;
 /// A transfer that has to pass over the list may take so many times as long for its own part, so
 /// that fewer passes are made; but not longer than this in all, where that leaves as much as this.
 const OWN_MORE: u64 = 8;
-const PASSING_MAX_US: u64 = 23_000;
+const PASSING_MAX_US: u64 = 20_000;
 const OWN_MORE_LEAST_US: u64 = 8_000;
 /// And move so many times as many messages.
 const SHARING_MORE: u64 = 8;
