@@ -92,13 +92,14 @@ const DIRECT: &str = "Redisson's script by EVALSHA";
 const REDISSON: &str = "Redisson 4.7.0";
 
 #[rustfmt::skip]
-const ROWS: [Entry; 28] = [
+const ROWS: [Entry; 29] = [
     ("offers-random", "offers, one queue, random delays, -c 50 -P 16", DIRECT, offers::random),
     ("offers-fixed", "offers, one queue, one delay, -c 50 -P 16", DIRECT, offers::fixed),
     ("offers-queues", "offers, 1,000 queues, random delays, -c 50 -P 16", DIRECT, offers::queues),
     ("offers-p1", "offers, one queue, random delays, -c 50 -P 1", DIRECT, offers::unpipelined),
     ("offer-latency", "one client that waits for each reply, -c 1 -P 1", DIRECT, offers::latency),
     ("moffer", "DQ.MOFFER of 100, -c 50 -P 4; one by one: -P 16", DIRECT, offers::moffer),
+    ("moffer-fixed", "the same, one delay", DIRECT, offers::moffer_fixed),
     ("lateness", "100 due a second, one queue, BLPOP", REDISSON, lateness::one_queue),
     ("lateness-queues", "1,000 due a second, 1,000 queues, BLPOP", REDISSON, lateness::many_queues),
     ("lateness-busy", "20,000 offered and due a second, one queue", REDISSON, lateness::busy),

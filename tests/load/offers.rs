@@ -52,14 +52,15 @@ pub fn random(scale: Scale) -> Outcome<Row> {
     run(scale, &RANDOM)
 }
 
+const FIXED: Shape = Shape {
+    delay: "1h",
+    score: "1755000000000",
+    measures: |broker, direct| throughput(broker, direct, ">= 3 x"),
+    ..RANDOM
+};
+
 pub fn fixed(scale: Scale) -> Outcome<Row> {
-    let shape = Shape {
-        delay: "1h",
-        score: "1755000000000",
-        measures: |broker, direct| throughput(broker, direct, ">= 3 x"),
-        ..RANDOM
-    };
-    run(scale, &shape)
+    run(scale, &FIXED)
 }
 
 /// On the direct side each key gets a random number of its own: as many zsets and lists, and as
@@ -106,13 +107,23 @@ pub fn latency(scale: Scale) -> Outcome<Row> {
 }
 
 /// Beside Redisson's script at the pipeline that suits it: it has no such command.
+const MANY: Shape = Shape {
+    pipeline: 4,
+    requests: (4_800, 400),
+    batch: 100,
+    measures: FIXED.measures,
+    ..RANDOM
+};
+
 pub fn moffer(scale: Scale) -> Outcome<Row> {
+    run(scale, &MANY)
+}
+
+pub fn moffer_fixed(scale: Scale) -> Outcome<Row> {
     let shape = Shape {
-        pipeline: 4,
-        requests: (4_800, 400),
-        batch: 100,
-        measures: |broker, direct| throughput(broker, direct, ">= 3 x"),
-        ..RANDOM
+        delay: FIXED.delay,
+        score: FIXED.score,
+        ..MANY
     };
     run(scale, &shape)
 }

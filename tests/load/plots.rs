@@ -34,6 +34,7 @@ const BARS: [Plot; 5] = [
             ("offers-queues", "offers/s", "1,000 queues, -P 16"),
             ("offers-p1", "offers/s", "random delays, -P 1"),
             ("moffer", "offers/s", "DQ.MOFFER of 100, -P 4"),
+            ("moffer-fixed", "offers/s", "the same, one delay"),
         ],
     },
     Plot {
