@@ -25,8 +25,9 @@ local met_max = 10000 -- stale or unreadable: bounds the time where nearly all a
 
 local time = redis.call('TIME')
 local now_us = time[1] * 1000000 + time[2]
-local refused, keeps_list = guard(call_key, number, valid_until_ms, now_us / 1000)
+local refused = guard(call_key, number, valid_until_ms, now_us / 1000)
 if refused then return { now_us, refused } end
+local keeps_list
 refused, keeps_list = refuse(now_us, queue_key, queue, {
   timeout, 'zset', list, 'list', names, 'hash', ids, 'hash', quarantine, 'zset',
 })

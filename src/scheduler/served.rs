@@ -194,21 +194,22 @@ mod tests {
     use super::*;
     use crate::scheduler::queue_loop::Backoff;
 
+    const LIMITS: Limits = Limits {
+        transfers_in_flight_max: 1,
+        transfer_messages_max: 512,
+        transfer_bytes_max: 1,
+        transfer_us_max: 2_000,
+        backoff: Backoff {
+            min_ms: 1,
+            max_ms: 1,
+        },
+        queues_max: 1,
+    };
+
     /// Each row: how many it was to move and moved, the time it took, elements passed for all and
     /// for each, and then how many the next is to move.
     #[test]
     fn sizes() {
-        let limits = Limits {
-            transfers_in_flight_max: 1,
-            transfer_messages_max: 512,
-            transfer_bytes_max: 1,
-            transfer_us_max: 2_000,
-            backoff: Backoff {
-                min_ms: 1,
-                max_ms: 1,
-            },
-            queues_max: 1,
-        };
         for (what, size, count, took_us, passed_shared, passed_each, next) in [
             ("grows while it is quick", 8, 8, 50, 0, 0, 16),
             (
@@ -234,6 +235,24 @@ mod tests {
                 1_024,
             ),
             ("without it the setting holds", 1_024, 5, 50, 0, 0, 512),
+            (
+                "beside a short pass it may take long",
+                512,
+                512,
+                16_000,
+                80_000,
+                0,
+                512,
+            ),
+            (
+                "beside a long one less, so that all is bounded",
+                512,
+                512,
+                37_000,
+                1_000_000,
+                0,
+                256,
+            ),
             ("what each takes is", 100, 100, 1_200_000, 0, 48_000_000, 1),
             ("down to one, and back", 1, 1, 1_000, 0, 40_000, 2),
         ] {
@@ -243,7 +262,44 @@ mod tests {
                 passed_each,
                 ..Transferred::default()
             };
-            assert_eq!(next_size(size, took_us, &done, &limits), next, "{what}");
+            assert_eq!(next_size(size, took_us, &done, &LIMITS), next, "{what}");
+        }
+    }
+
+    /// Each row: how many it was to move and moved, the time it took, elements passed for all, and
+    /// how many ms the queue then rests.
+    #[test]
+    fn rests() {
+        for (what, size, count, took_us, passed_shared, rest) in [
+            ("a quick one needs none", 512, 512, 2_000, 0, 0),
+            ("others get as much time", 512, 512, 7_000, 80_000, 7),
+            ("more of the pass, when done", 512, 5, 7_000, 80_000, 8),
+            ("but not without a pass", 512, 5, 7_000, 0, 7),
+            ("at most so long", 512, 512, 900_000, 0, 250),
+        ] {
+            let done = Transferred {
+                moved: vec![(0.0, count)],
+                passed_shared,
+                ..Transferred::default()
+            };
+            assert_eq!(done.rest_ms(took_us, size, &LIMITS), rest, "{what}");
+        }
+    }
+
+    /// What others of Redis took meanwhile makes no transfer smaller, where Redis says its own.
+    #[test]
+    fn its_own_time_counts() {
+        let metrics = crate::metrics::Metrics::new(1).queue(&Bytes::from_static(b"q"));
+        for (took_us, next) in [(Some(100), 512), (None, 256)] {
+            let mut served = Served::new(&QueueKeys::new(b"q"), metrics.clone());
+            served.messages_max = 512;
+            let done = Transferred {
+                moved: vec![(0.0, 512)],
+                took_us,
+                ..Transferred::default()
+            };
+            served.delivered(&done, 50_000, &LIMITS);
+            assert_eq!(served.messages_max, next, "{took_us:?}");
         }
     }
 

@@ -329,6 +329,32 @@ fn one_of_a_long_list() {
     }
 }
 
+/// A list whose ids say nothing is read for many at once, but only so many bytes of it: the rest
+/// are taken one by one, and count as such.
+#[test]
+fn large_members_in_no_order() {
+    const LENGTH: usize = 1_500;
+    for (bytes, each_costs) in [(10, false), (8_000, true)] {
+        let mut bench = Bench::new("");
+        let text = "x".repeat(bytes);
+        let member = |n: usize| format!("m{}({text})", n * 7_919 % 10_007);
+        let goes = |n: usize| n % 30 == 29;
+        let score = |n: usize| if goes(n) { 5 } else { 9_000_000_000_000_u64 };
+        for n in 0..LENGTH {
+            bench.redis(&format!("ZADD @timeout {} {}", score(n), member(n)));
+            bench.redis(&format!("RPUSH @list {}", member(n)));
+        }
+        let reply = bench.run("transfer 100 10000000");
+        let each = reply.split(' ').nth(6);
+        assert_eq!(each.is_some_and(|each| each != ":0"), each_costs);
+        let stay = (0..LENGTH).filter(|n| !goes(*n));
+        let left: Vec<Vec<u8>> = stay.map(|n| bench.names.bytes(&member(n))).collect();
+        let list = bench.redis("LRANGE @list 0 -1");
+        let list: Vec<Vec<u8>> = list.elements().iter().map(|one| one.bytes()).collect();
+        assert!(list == left, "{} are left", list.len());
+    }
+}
+
 fn payload(member: &[u8]) -> Option<Vec<u8>> {
     let text = member.escape_ascii().to_string();
     if text.starts_with("unreadable") {
