@@ -5,6 +5,7 @@
 -- where they stand, and go in one pass.
 
 local struck = 'delay_broker: struck out' -- no member: neither format has this length
+local long = 1000 -- elements: below it LREM is cheaper
 local scanned_max, scanned_bytes_max = 25000, 8388608 -- elements, bytes: 12 ms
 
 -- How far the member's id is from `base` (two halves of an id), nil if it has no id of ours. Exact
@@ -125,10 +126,10 @@ end
 local function strike(list, members)
   local length = redis.call('LLEN', list)
   local rest, places, shared, each = members, {}, 0, 0
-  if length >= (#members < 4 and 10000 or 1000) then
+  if length >= (#members < 4 and 10 * long or long) then
     local short = length <= scanned_max
     -- To read the list is cheaper where a good part of it goes.
-    local many = short and 50 * #members >= length
+    local many = short and 25 * #members >= length
     if not many then places, rest = located(list, length, members) end
     -- 10 us for each, until they are many.
     if short then shared = math.min(400 * #places, 25 * length) end

@@ -3,7 +3,7 @@
 -- KEYS[1]  list  destination    bare payloads
 -- KEYS[2]  zset  timeout        member -> due, Unix ms
 -- KEYS[3]  list  list           the members in offer order
--- KEYS[4]  hash  queue_key      true name, pause, order_list
+-- KEYS[4]  hash  queue_key      true name, pause, order_list, unlisted_until
 -- KEYS[5]  hash  names          name -> message id
 -- KEYS[6]  hash  ids            hex of the id -> name
 -- KEYS[7]  zset  quarantine     unreadable member -> its score
@@ -34,7 +34,9 @@ local refused, keeps_list = refuse(now_us, queue_key, queue, {
 })
 if refused then return refused end
 
-local paused_until, status, pause_ended_ms = redis.call('HGET', queue_key, 'paused_until'), 'OK', 0
+local recorded = redis.call('HMGET', queue_key, 'paused_until', 'unlisted_until')
+local paused_until, unlisted_until = recorded[1], recorded[2]
+local status, pause_ended_ms = 'OK', 0
 if paused_until then
   local until_ms = tonumber(paused_until)
   if until_ms < 0 or until_ms > now_us / 1000 then
@@ -46,12 +48,10 @@ end
 
 -- Due members are the ranks 0..due-1. Read in chunks that begin with one and double: the limit in
 -- bytes has to be felt before much is read, and what comes may be larger than what came.
-local due = 0
-if status == 'OK' then
-  due = redis.call('ZCOUNT', timeout, '-inf', string.format('%.3f', now_us / 1000))
-  due = math.min(due, messages_max)
-end
-local members, taken, bytes, chunk = {}, 0, 0, 1
+local now_ms, all_due = string.format('%.3f', now_us / 1000), 0
+if status == 'OK' then all_due = redis.call('ZCOUNT', timeout, '-inf', now_ms) end
+local due = math.min(all_due, messages_max)
+local members, scores, taken, bytes, chunk = {}, {}, 0, 0, 1
 local payloads, poison, pushed = {}, {}, 0
 local reply, run_at = { now_us, status, '', paused_until or '', pause_ended_ms, 0, 0, 0, now_us }, 0
 while taken < due do
@@ -64,7 +64,7 @@ while taken < due do
       break
     end
     taken = taken + 1
-    members[taken] = member
+    members[taken], scores[taken] = member, score
     local payload = read(member)
     if payload then
       pushed = pushed + 1
@@ -83,25 +83,36 @@ while taken < due do
   chunk = math.min(2 * chunk, 16)
 end
 
--- Takes the moved members off the list. A run of them at its head, in whatever order, is trimmed
--- in one step; a stale member there would only be in the way and goes with it.
-local run, left = 0, nil
-local function goes(listed)
-  if not left then
-    if listed == members[run + 1] then return true end
-    left = {}
-    for i = run + 1, taken do left[members[i]] = true end
-  end
-  local moved = left[listed]
-  left[listed] = nil
-  return moved or not redis.call('ZSCORE', timeout, listed)
+-- How many of the first moved members have left the list before: those due until a moment at which
+-- all that was pending was due, so that the whole list went at once. This holds while the list has
+-- as many entries as there are members due later; else somebody has listed one with an old score.
+local function unlisted(pending)
+  if not unlisted_until then return 0 end
+  local until_ms, count = tonumber(unlisted_until), 0
+  while count < taken and tonumber(scores[count + 1]) <= until_ms do count = count + 1 end
+  local left = redis.call('ZCOUNT', timeout, '-inf', unlisted_until)
+  if left == 0 then redis.call('HDEL', queue_key, 'unlisted_until') end
+  return redis.call('LLEN', list) == pending - left - count and count or 0
 end
 
--- Pages are small: what is not due may be large.
-local function trim()
-  local page_size, ended, stays = 4, false, false
-  while run < taken and not ended and not stays do
-    local size = math.min(page_size, taken - run)
+-- Takes the moved members off the list. A run of them at its head, in whatever order, is trimmed
+-- in one step; a stale member there would only be in the way and goes with it. Pages are small:
+-- what is not due may be large.
+local function trim(pending)
+  local gone = unlisted(pending)
+  local run, left, page_size, ended, stays = 0, nil, 4, false, false
+  local function goes(listed)
+    if not left then
+      if listed == members[gone + run + 1] then return true end
+      left = {}
+      for i = gone + run + 1, taken do left[members[i]] = true end
+    end
+    local moved = left[listed]
+    left[listed] = nil
+    return moved or not redis.call('ZSCORE', timeout, listed)
+  end
+  while gone + run < taken and not ended and not stays do
+    local size = math.min(page_size, taken - gone - run)
     local page = redis.call('LRANGE', list, run, run + size - 1)
     for i = 1, #page do
       stays = not goes(page[i])
@@ -112,8 +123,13 @@ local function trim()
   end
   if run > 0 then redis.call('LTRIM', list, run, -1) end
   if not left or (ended and not stays) then return 0, 0 end
+  if all_due == pending and redis.call('LLEN', list) >= long then
+    redis.call('UNLINK', list)
+    redis.call('HSET', queue_key, 'unlisted_until', now_ms)
+    return 0, 0
+  end
   local rest = {}
-  for i = 1, taken do
+  for i = gone + 1, taken do
     if left[members[i]] then rest[#rest + 1] = members[i] end
   end
   return strike(list, rest)
@@ -129,7 +145,7 @@ if taken > 0 then
     redis.call('ZADD', quarantine, unpack(poison, from, math.min(from + 999, #poison)))
   end
   if keeps_list then
-    reply[7], reply[8] = trim()
+    reply[7], reply[8] = trim(taken + redis.call('ZCARD', timeout))
   else
     -- What Redisson lists all the same would stay for ever.
     redis.call('UNLINK', list)

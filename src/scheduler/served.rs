@@ -27,11 +27,12 @@ const SHARING_MORE: u64 = 8;
 /// Elements of a list that LREM passes in a microsecond.
 const PASSED_PER_US: u64 = 40;
 
-/// After a transfer that took longer than it may, as much time is left to others, up to this.
+/// After a transfer that took longer than it may, or passed over the list, the queue rests up to so
+/// long: half the time that it took;
 const REST_MAX_MS: u64 = 250;
-/// So many times what was shared, where nothing more is due: what becomes due meanwhile shares the
-/// next pass.
-const REST_WHEN_DONE: u64 = 4;
+/// after one that took longer than this, which others of Redis notice, all of it; and half as much
+/// again where nothing more is due, so that what becomes due meanwhile shares the next pass.
+const UNNOTICED_US: u64 = 8_000;
 
 /// One queue that the broker serves.
 pub(super) struct Served {
@@ -143,13 +144,16 @@ impl Transferred {
     }
 
     fn rest_ms(&self, took_us: u64, size: u64, limits: &Limits) -> u64 {
-        if took_us <= limits.transfer_us_max {
+        if took_us <= limits.transfer_us_max && self.passed_shared == 0 {
             return 0;
         }
         let done = self.count() < size;
-        let shared_us = self.passed_shared / PASSED_PER_US;
-        let more_us = if done { REST_WHEN_DONE * shared_us } else { 0 };
-        (took_us.max(more_us) / 1_000).min(REST_MAX_MS)
+        let rest_us = match took_us {
+            0..=UNNOTICED_US => took_us / 2,
+            _ if done => took_us + took_us / 2,
+            _ => took_us,
+        };
+        rest_us.div_ceil(1_000).min(REST_MAX_MS)
     }
 }
 
@@ -272,9 +276,31 @@ mod tests {
     fn rests() {
         for (what, size, count, took_us, passed_shared, rest) in [
             ("a quick one needs none", 512, 512, 2_000, 0, 0),
-            ("others get as much time", 512, 512, 7_000, 80_000, 7),
-            ("more of the pass, when done", 512, 5, 7_000, 80_000, 8),
-            ("but not without a pass", 512, 5, 7_000, 0, 7),
+            ("one that passed over the list some", 512, 5, 900, 80_000, 1),
+            (
+                "so does one that took longer than it may",
+                512,
+                512,
+                7_000,
+                0,
+                4,
+            ),
+            (
+                "after a long one others get as much time",
+                512,
+                512,
+                9_000,
+                80_000,
+                9,
+            ),
+            (
+                "and more where nothing more is due",
+                512,
+                5,
+                60_000,
+                80_000,
+                90,
+            ),
             ("at most so long", 512, 512, 900_000, 0, 250),
         ] {
             let done = Transferred {

@@ -26,7 +26,7 @@ pub struct QueueKeys {
     /// list: the same members in offer order.
     pub list: Bytes,
     /// hash: what all brokers must agree on: `name`, `format`, `order_list`,
-    /// `paused_until`.
+    /// `paused_until`, `unlisted_until`.
     pub queue: Bytes,
     /// hash: message name to message id.
     pub names: Bytes,

@@ -329,6 +329,55 @@ fn one_of_a_long_list() {
     }
 }
 
+/// Where all that is pending is due, a long list in another order goes at once, and nothing is
+/// looked for in what is listed after that, unless somebody lists a member with an old score.
+#[test]
+fn all_of_a_long_list() {
+    const PENDING: u64 = 1_500;
+    let mut bench = Bench::new("");
+    let member = |n: u64| format!("m{n}(x{n})");
+    let words = |bench: &mut Bench, call: &str| bench.redis(call).elements().to_vec();
+    let list = |bench: &mut Bench, score: u64, n: u64| {
+        bench.redis(&format!("ZADD @timeout {score} {}", member(n)));
+        bench.redis(&format!("RPUSH @list {}", member(n)));
+    };
+    (0..PENDING).for_each(|n| list(&mut bench, 10 + n * 7_919 % PENDING, n));
+
+    bench.run("transfer 100 1000000");
+    assert_eq!(bench.redis("EXISTS @list").int(), 0);
+    assert_eq!(bench.redis("ZCARD @timeout").int(), PENDING as i64 - 100);
+    assert_eq!(bench.redis("HEXISTS @queue unlisted_until").int(), 1);
+
+    let later = 2_000..3_200_u64;
+    later
+        .clone()
+        .for_each(|n| list(&mut bench, 9_000_000_000_000, n));
+    let quick = |bench: &mut Bench| {
+        let reply = bench.run("transfer 100 1000000");
+        let cost: Vec<&str> = reply.split(' ').skip(5).take(2).collect();
+        cost == [":0", ":0"]
+    };
+    assert!(quick(&mut bench));
+    // Another program's clock is behind.
+    list(&mut bench, 5, 5_000);
+    assert!(!quick(&mut bench));
+    while bench.redis("ZCARD @timeout").int() > 1_200 {
+        assert!(quick(&mut bench));
+    }
+
+    let ready = bench.redis("LLEN @destination").int();
+    assert_eq!(ready, PENDING as i64 + 1);
+    assert_eq!(
+        words(&mut bench, "LRANGE @destination 200 200")[0].bytes(),
+        b"x5000"
+    );
+    let listed = words(&mut bench, "LRANGE @list 0 -1");
+    let listed: Vec<Vec<u8>> = listed.iter().map(|one| one.bytes()).collect();
+    let left: Vec<Vec<u8>> = later.map(|n| bench.names.bytes(&member(n))).collect();
+    assert!(listed == left, "{} are left", listed.len());
+    assert_eq!(bench.redis("HEXISTS @queue unlisted_until").int(), 0);
+}
+
 /// A list whose ids say nothing is read for many at once, but only so many bytes of it: the rest
 /// are taken one by one, and count as such.
 #[test]
