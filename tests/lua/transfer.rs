@@ -378,6 +378,33 @@ fn all_of_a_long_list() {
     assert_eq!(bench.redis("HEXISTS @queue unlisted_until").int(), 0);
 }
 
+/// Found by its id where they are in bursts of bursts, so that guessing from them is of little use.
+#[test]
+fn one_among_bursts_of_bursts() {
+    const LENGTH: u64 = 60_000;
+    const PLACE: u64 = 52_207;
+    let mut bench = Bench::new("");
+    let id = |n: u64| {
+        (0..16)
+            .map(|bit| (n >> bit & 1) * 6_u64.pow(bit))
+            .sum::<u64>()
+    };
+    let listed: Vec<String> = (0..LENGTH).map(|n| format!("m{}(x)", id(n))).collect();
+    for (page, members) in listed.chunks(10_000).enumerate() {
+        let score = |n: usize| match (page * 10_000 + n) as u64 {
+            PLACE => 5,
+            _ => 9_000_000_000_000_u64,
+        };
+        let pending = members.iter().enumerate();
+        let pending: Vec<String> = pending.map(|(n, m)| format!("{} {m}", score(n))).collect();
+        bench.redis(&format!("ZADD @timeout {}", pending.join(" ")));
+        bench.redis(&format!("RPUSH @list {}", members.join(" ")));
+    }
+    let reply = bench.run("transfer 8 1000000");
+    assert_eq!(reply.split(' ').nth(6), Some(":0"), "{reply}");
+    assert_eq!(bench.redis("LLEN @list").int(), LENGTH as i64 - 1);
+}
+
 /// A list whose ids say nothing is read for many at once, but only so many bytes of it: the rest
 /// are taken one by one, and count as such.
 #[test]
