@@ -132,7 +132,7 @@ local function strike(list, members)
     local many = short and 25 * #members >= length
     if not many then places, rest = located(list, length, members) end
     -- 10 us for each, until they are many.
-    if short then shared = math.min(400 * #places, 25 * length) end
+    if short then shared = 400 * #places end
     if many or (short and #rest > 25) then
       rest, shared = scan(list, rest, places), shared + 25 * length
     end

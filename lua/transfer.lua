@@ -51,7 +51,7 @@ end
 local now_ms, all_due = string.format('%.3f', now_us / 1000), 0
 if status == 'OK' then all_due = redis.call('ZCOUNT', timeout, '-inf', now_ms) end
 local due = math.min(all_due, messages_max)
-local members, scores, taken, bytes, chunk = {}, {}, 0, 0, 1
+local members, taken, bytes, chunk = {}, 0, 0, 1
 local payloads, poison, pushed = {}, {}, 0
 local reply, run_at = { now_us, status, '', paused_until or '', pause_ended_ms, 0, 0, 0, now_us }, 0
 while taken < due do
@@ -64,7 +64,7 @@ while taken < due do
       break
     end
     taken = taken + 1
-    members[taken], scores[taken] = member, score
+    members[taken] = member
     local payload = read(member)
     if payload then
       pushed = pushed + 1
@@ -83,23 +83,23 @@ while taken < due do
   chunk = math.min(2 * chunk, 16)
 end
 
--- How many of the first moved members have left the list before: those due until a moment at which
--- all that was pending was due, so that the whole list went at once. This holds while the list has
--- as many entries as there are members due later; else somebody has listed one with an old score.
-local function unlisted(pending)
-  if not unlisted_until then return 0 end
-  local until_ms, count = tonumber(unlisted_until), 0
-  while count < taken and tonumber(scores[count + 1]) <= until_ms do count = count + 1 end
-  local left = redis.call('ZCOUNT', timeout, '-inf', unlisted_until)
-  if left == 0 then redis.call('HDEL', queue_key, 'unlisted_until') end
-  return redis.call('LLEN', list) == pending - left - count and count or 0
+-- The first ranks, as many as are due until `unlisted_until`, have left the list before: all that
+-- was pending was due then, and the whole list went at once. This holds while the list has as many
+-- entries as there are members behind them; else somebody has listed one with an old score. (What
+-- Redisson's `retainAll` left in the zset alone could hide one; then its entry is stale.)
+local unlisted = 0
+if unlisted_until and taken > 0 then
+  unlisted = redis.call('ZCOUNT', timeout, '-inf', unlisted_until)
+  if unlisted <= taken then redis.call('HDEL', queue_key, 'unlisted_until') end
+  local listed = redis.call('ZCARD', timeout) - unlisted
+  if redis.call('LLEN', list) ~= listed then unlisted = 0 end
 end
 
 -- Takes the moved members off the list. A run of them at its head, in whatever order, is trimmed
 -- in one step; a stale member there would only be in the way and goes with it. Pages are small:
 -- what is not due may be large.
-local function trim(pending)
-  local gone = unlisted(pending)
+local function trim()
+  local gone = math.min(unlisted, taken)
   local run, left, page_size, ended, stays = 0, nil, 4, false, false
   local function goes(listed)
     if not left then
@@ -123,7 +123,8 @@ local function trim(pending)
   end
   if run > 0 then redis.call('LTRIM', list, run, -1) end
   if not left or (ended and not stays) then return 0, 0 end
-  if all_due == pending and redis.call('LLEN', list) >= long then
+  local all_pending = taken + redis.call('ZCARD', timeout)
+  if all_due == all_pending and redis.call('LLEN', list) >= long then
     redis.call('UNLINK', list)
     redis.call('HSET', queue_key, 'unlisted_until', now_ms)
     return 0, 0
@@ -145,7 +146,7 @@ if taken > 0 then
     redis.call('ZADD', quarantine, unpack(poison, from, math.min(from + 999, #poison)))
   end
   if keeps_list then
-    reply[7], reply[8] = trim(taken + redis.call('ZCARD', timeout))
+    reply[7], reply[8] = trim()
   else
     -- What Redisson lists all the same would stay for ever.
     redis.call('UNLINK', list)

@@ -27,12 +27,10 @@ const SHARING_MORE: u64 = 8;
 /// Elements of a list that LREM passes in a microsecond.
 const PASSED_PER_US: u64 = 40;
 
-/// After a transfer that took longer than it may, or passed over the list, the queue rests up to so
-/// long: half the time that it took;
+/// No queue rests longer after a transfer.
 const REST_MAX_MS: u64 = 250;
-/// after one that took longer than this, which others of Redis notice, all of it; and half as much
-/// again where nothing more is due, so that what becomes due meanwhile shares the next pass.
-const UNNOTICED_US: u64 = 8_000;
+/// Others of Redis notice a transfer that takes longer than this.
+const NOTICED_US: u64 = 8_000;
 
 /// One queue that the broker serves.
 pub(super) struct Served {
@@ -143,13 +141,16 @@ impl Transferred {
         delivered + self.quarantined
     }
 
+    /// A transfer that took longer than it may, or passed over the list, is followed by a rest:
+    /// half the time that it took, and all of it where others noticed; then half as much again
+    /// where nothing more is due, so that what becomes due meanwhile shares the next pass.
     fn rest_ms(&self, took_us: u64, size: u64, limits: &Limits) -> u64 {
         if took_us <= limits.transfer_us_max && self.passed_shared == 0 {
             return 0;
         }
         let done = self.count() < size;
         let rest_us = match took_us {
-            0..=UNNOTICED_US => took_us / 2,
+            0..=NOTICED_US => took_us / 2,
             _ if done => took_us + took_us / 2,
             _ => took_us,
         };

@@ -65,7 +65,7 @@ impl Process {
 /// No append-only file, so that rows measure neither disk nor fork.
 pub const NO_FILE: &[&str] = &["--appendonly", "no"];
 
-/// In its directory.
+/// Redis's Unix socket, in its directory.
 const SOCKET: &str = "redis.sock";
 
 pub struct Redis {

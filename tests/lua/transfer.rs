@@ -255,44 +255,27 @@ fn many_in_any_order() {
         let score =
             |id: u64| 1 + id * step % 2000 / 3 + if id % 5 == 4 { 9_000_000_000_000 } else { 0 };
         let ids = || 0..2000_u64;
-        let pending: Vec<String> = ids()
-            .map(|id| format!("{} {}", score(id), member(id)))
-            .collect();
-        let listed: Vec<String> = ids().map(member).collect();
-        bench.redis(&format!("ZADD @timeout {}", pending.join(" ")));
-        bench.redis(&format!("RPUSH @list {}", listed.join(" ")));
-        let words = |bench: &mut Bench, call: &str| bench.redis(call).elements().to_vec();
+        offer(&mut bench, ids().map(|id| (score(id), member(id))));
 
-        let due = words(&mut bench, "ZRANGEBYSCORE @timeout -inf 1000000");
-        let expected: Vec<_> = due
-            .iter()
-            .filter_map(|member| payload(&member.bytes()))
-            .collect();
+        let due = elements(&mut bench, "ZRANGEBYSCORE @timeout -inf 1000000");
+        let expected: Vec<_> = due.iter().filter_map(|member| payload(member)).collect();
         let poison = due.len() - expected.len();
         let calls = due.len().div_ceil(limit);
         for call in 1..=calls {
             let reply = bench.run(&format!("transfer {limit} 1000000"));
             assert!(reply.starts_with("OK "), "{reply}");
-            let pending = words(&mut bench, "ZRANGE @timeout 0 -1");
-            let listed = words(&mut bench, "LRANGE @list 0 -1");
+            let pending = elements(&mut bench, "ZRANGE @timeout 0 -1");
+            let listed = elements(&mut bench, "LRANGE @list 0 -1");
             assert_eq!(pending.len(), 2000 - due.len().min(call * limit));
             assert_eq!(listed.len(), pending.len());
         }
-        let ready = words(&mut bench, "LRANGE @destination 0 -1");
-        assert_eq!(
-            ready.iter().map(|one| one.bytes()).collect::<Vec<_>>(),
-            expected
-        );
+        assert_eq!(elements(&mut bench, "LRANGE @destination 0 -1"), expected);
         assert_eq!(bench.redis("ZCARD @quarantine").int(), poison as i64);
         let left: Vec<_> = ids()
             .filter(|id| id % 5 == 4)
             .map(|id| bench.names.bytes(&member(id)))
             .collect();
-        let listed = words(&mut bench, "LRANGE @list 0 -1");
-        assert_eq!(
-            listed.iter().map(|one| one.bytes()).collect::<Vec<_>>(),
-            left
-        );
+        assert_eq!(elements(&mut bench, "LRANGE @list 0 -1"), left);
     }
 }
 
@@ -313,18 +296,15 @@ fn one_of_a_long_list() {
         let mut bench = Bench::new("");
         let mut listed: Vec<String> = (0..LENGTH).map(|n| format!("m{}(x)", id(n))).collect();
         let score = |n: usize| if n == place { 5 } else { 9_000_000_000_000_u64 };
-        let pending = listed.iter().enumerate();
-        let pending: Vec<String> = pending.map(|(n, m)| format!("{} {m}", score(n))).collect();
-        bench.redis(&format!("ZADD @timeout {}", pending.join(" ")));
-        bench.redis(&format!("RPUSH @list {}", listed.join(" ")));
+        let members = listed.iter().cloned().enumerate();
+        offer(&mut bench, members.map(|(n, member)| (score(n), member)));
 
         let reply = bench.run(call);
         let each = reply.split(' ').nth(6);
         assert_eq!(each.is_some_and(|each| each != ":0"), each_costs, "{reply}");
         listed.remove(place);
         let left: Vec<Vec<u8>> = listed.iter().map(|one| bench.names.bytes(one)).collect();
-        let list = bench.redis("LRANGE @list 0 -1");
-        let list: Vec<Vec<u8>> = list.elements().iter().map(|one| one.bytes()).collect();
+        let list = elements(&mut bench, "LRANGE @list 0 -1");
         assert!(list == left, "{call} at {place}: {} are left", list.len());
     }
 }
@@ -336,12 +316,8 @@ fn all_of_a_long_list() {
     const PENDING: u64 = 1_500;
     let mut bench = Bench::new("");
     let member = |n: u64| format!("m{n}(x{n})");
-    let words = |bench: &mut Bench, call: &str| bench.redis(call).elements().to_vec();
-    let list = |bench: &mut Bench, score: u64, n: u64| {
-        bench.redis(&format!("ZADD @timeout {score} {}", member(n)));
-        bench.redis(&format!("RPUSH @list {}", member(n)));
-    };
-    (0..PENDING).for_each(|n| list(&mut bench, 10 + n * 7_919 % PENDING, n));
+    let score = |n: u64| 10 + n * 7_919 % PENDING;
+    offer(&mut bench, (0..PENDING).map(|n| (score(n), member(n))));
 
     bench.run("transfer 100 1000000");
     assert_eq!(bench.redis("EXISTS @list").int(), 0);
@@ -349,9 +325,8 @@ fn all_of_a_long_list() {
     assert_eq!(bench.redis("HEXISTS @queue unlisted_until").int(), 1);
 
     let later = 2_000..3_200_u64;
-    later
-        .clone()
-        .for_each(|n| list(&mut bench, 9_000_000_000_000, n));
+    let in_future = |n| (9_000_000_000_000, member(n));
+    offer(&mut bench, later.clone().map(in_future));
     let quick = |bench: &mut Bench| {
         let reply = bench.run("transfer 100 1000000");
         let cost: Vec<&str> = reply.split(' ').skip(5).take(2).collect();
@@ -359,22 +334,19 @@ fn all_of_a_long_list() {
     };
     assert!(quick(&mut bench));
     // Another program's clock is behind.
-    list(&mut bench, 5, 5_000);
+    offer(&mut bench, [(5, member(5_000))].into_iter());
     assert!(!quick(&mut bench));
     while bench.redis("ZCARD @timeout").int() > 1_200 {
         assert!(quick(&mut bench));
     }
 
-    let ready = bench.redis("LLEN @destination").int();
-    assert_eq!(ready, PENDING as i64 + 1);
-    assert_eq!(
-        words(&mut bench, "LRANGE @destination 200 200")[0].bytes(),
-        b"x5000"
-    );
-    let listed = words(&mut bench, "LRANGE @list 0 -1");
-    let listed: Vec<Vec<u8>> = listed.iter().map(|one| one.bytes()).collect();
+    let mut in_order: Vec<u64> = (0..PENDING).collect();
+    in_order.sort_by_key(|n| score(*n));
+    in_order.insert(200, 5_000);
+    let expected: Vec<Vec<u8>> = in_order.iter().map(|n| format!("x{n}").into()).collect();
+    assert!(elements(&mut bench, "LRANGE @destination 0 -1") == expected);
     let left: Vec<Vec<u8>> = later.map(|n| bench.names.bytes(&member(n))).collect();
-    assert!(listed == left, "{} are left", listed.len());
+    assert!(elements(&mut bench, "LRANGE @list 0 -1") == left);
     assert_eq!(bench.redis("HEXISTS @queue unlisted_until").int(), 0);
 }
 
@@ -389,17 +361,9 @@ fn one_among_bursts_of_bursts() {
             .map(|bit| (n >> bit & 1) * 6_u64.pow(bit))
             .sum::<u64>()
     };
-    let listed: Vec<String> = (0..LENGTH).map(|n| format!("m{}(x)", id(n))).collect();
-    for (page, members) in listed.chunks(10_000).enumerate() {
-        let score = |n: usize| match (page * 10_000 + n) as u64 {
-            PLACE => 5,
-            _ => 9_000_000_000_000_u64,
-        };
-        let pending = members.iter().enumerate();
-        let pending: Vec<String> = pending.map(|(n, m)| format!("{} {m}", score(n))).collect();
-        bench.redis(&format!("ZADD @timeout {}", pending.join(" ")));
-        bench.redis(&format!("RPUSH @list {}", members.join(" ")));
-    }
+    let score = |n: u64| if n == PLACE { 5 } else { 9_000_000_000_000 };
+    let member = |n: u64| format!("m{}(x)", id(n));
+    offer(&mut bench, (0..LENGTH).map(|n| (score(n), member(n))));
     let reply = bench.run("transfer 8 1000000");
     assert_eq!(reply.split(' ').nth(6), Some(":0"), "{reply}");
     assert_eq!(bench.redis("LLEN @list").int(), LENGTH as i64 - 1);
@@ -416,19 +380,31 @@ fn large_members_in_no_order() {
         let member = |n: usize| format!("m{}({text})", n * 7_919 % 10_007);
         let goes = |n: usize| n % 30 == 29;
         let score = |n: usize| if goes(n) { 5 } else { 9_000_000_000_000_u64 };
-        for n in 0..LENGTH {
-            bench.redis(&format!("ZADD @timeout {} {}", score(n), member(n)));
-            bench.redis(&format!("RPUSH @list {}", member(n)));
-        }
+        offer(&mut bench, (0..LENGTH).map(|n| (score(n), member(n))));
         let reply = bench.run("transfer 100 10000000");
         let each = reply.split(' ').nth(6);
         assert_eq!(each.is_some_and(|each| each != ":0"), each_costs);
         let stay = (0..LENGTH).filter(|n| !goes(*n));
         let left: Vec<Vec<u8>> = stay.map(|n| bench.names.bytes(&member(n))).collect();
-        let list = bench.redis("LRANGE @list 0 -1");
-        let list: Vec<Vec<u8>> = list.elements().iter().map(|one| one.bytes()).collect();
+        let list = elements(&mut bench, "LRANGE @list 0 -1");
         assert!(list == left, "{} are left", list.len());
     }
+}
+
+/// Puts members into zset and list.
+fn offer(bench: &mut Bench, members: impl Iterator<Item = (u64, String)>) {
+    let members: Vec<(u64, String)> = members.collect();
+    for page in members.chunks(500) {
+        let pending: Vec<String> = page.iter().map(|(due, m)| format!("{due} {m}")).collect();
+        let listed: Vec<&str> = page.iter().map(|(_, m)| &m[..]).collect();
+        bench.redis(&format!("ZADD @timeout {}", pending.join(" ")));
+        bench.redis(&format!("RPUSH @list {}", listed.join(" ")));
+    }
+}
+
+fn elements(bench: &mut Bench, call: &str) -> Vec<Vec<u8>> {
+    let reply = bench.redis(call);
+    reply.elements().iter().map(|one| one.bytes()).collect()
 }
 
 fn payload(member: &[u8]) -> Option<Vec<u8>> {
