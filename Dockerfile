@@ -1,11 +1,11 @@
 # The broker in a small image of its own, with a redis-server for where it is given none.
 #
 #   docker build -t delay-broker .
-#   docker run -p 127.0.0.1:7379:7379 -e DELAY_BROKER_SERVER__PASSWORD=... -v delay-data:/data \
+#   docker run -p 127.0.0.1:7379:7379 -e DELAY_BROKER_SERVER__PASSWORD=... \
 #     delay-broker --redis redis://redis.example.com:6379
 #
-# Without --redis it starts its own Redis in /data. That one listens on the container's loopback
-# only: consumers need `--network container:...`, or better a Redis beside it, see
+# Without --redis it starts its own Redis in /data, for which it needs a volume there (-v
+# delay-data:/data). That one listens on the container's loopback only: consumers need `--network container:...`, or better a Redis beside it, see
 # docker-compose.yml.
 #
 # The bases are release lines, so that a build takes in their security updates. To build from
@@ -22,6 +22,7 @@ RUN mkdir src \
  && echo 'fn main() {}' > src/main.rs \
  && cargo build --release --locked --bin delay-broker
 COPY config/default.toml config/
+COPY docs docs
 COPY lua lua
 COPY src src
 # Touched, because the files may be older than the empty program. Line numbers are left away and
@@ -55,9 +56,11 @@ USER 10001:10001
 # Not /data: a process in there that has the number of a Redis of before passes for that Redis, and
 # `docker exec` starts processes where this says.
 WORKDIR /
-VOLUME /data
+# No VOLUME: where Redis is given it would leave an empty one behind with each container.
 EXPOSE 7379 7380
 STOPSIGNAL SIGTERM
-HEALTHCHECK --interval=5s --timeout=5s --start-period=30s --retries=3 \
-  CMD ["delay-broker", "health"]
+# The check waits, so that the container is healthy as soon as the broker is ready, and looks every
+# five seconds later. Without a start period: in one, newer engines check every five seconds only.
+HEALTHCHECK --interval=1s --timeout=10s --retries=6 \
+  CMD ["delay-broker", "health", "--running", "--wait", "4"]
 ENTRYPOINT ["tini", "--", "delay-broker"]

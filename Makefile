@@ -2,27 +2,29 @@
 
 ARGS ?=
 
-.PHONY: help run test versions interop redisson containers bench lint redis
+.PHONY: help run test versions interop redisson upgrade containers bench lint redis
 
 help:
 	@echo "make run         build, start the broker with a Redis of its own, say what to type next"
 	@echo "make test        all tests, each process with a Redis of its own"
-	@echo "make versions    tests on Redis 6.2 and on Valkey (needs python3, make, a C compiler, Debian)"
+	@echo "make versions    tests on Redis 6.2 and 7.4 and on Valkey (needs python3, make, a C compiler, Debian)"
 	@echo "make interop     clients of other languages against a debug build; says which language is missing"
 	@echo "make redisson    Redisson itself in eight versions (needs a JDK, maven, faketime); part of interop"
+	@echo "make upgrade     an earlier version and this one on one data set, there and back and both at once"
 	@echo "make bench       offers, lateness, drains and what they cost, measured beside Redisson"
 	@echo "make containers  image and compose file, built and run (needs a Docker daemon)"
 	@echo "make lint        formatting and clippy, as CI asks for"
 	@echo "run, test, bench, interop and redisson install redis-server first where it is missing (Debian), or say what to install."
 
-# `exec` all the way down: Ctrl-C reaches the broker itself, and make waits for its stop.
+# The profile `quick` compiles without LTO and debug information; releases, images and benchmarks have
+# both. `exec` all the way down: Ctrl-C reaches the broker itself, and make waits for its stop.
 run: redis
-	@exec cargo run --release --locked -- --hints $(ARGS)
+	@exec cargo run --profile quick --locked -- --hints $(ARGS)
 
 test: redis
 	cargo test --locked
 
-# Builds the one and downloads the other.
+# Builds the first and downloads the others.
 versions:
 	@tests/redis-versions
 
@@ -40,6 +42,10 @@ interop: redis
 redisson: redis
 	cargo test --quiet --locked --test redisson -- $(ARGS)
 
+# Builds the earlier one first, from the history of this clone; FROM=<commit> takes another one.
+upgrade: redis
+	@earlier=$$(tests/upgrade/build) && EARLIER=$$earlier cargo test --quiet --locked --test upgrade -- $(ARGS)
+
 # Pulls the images that the two files name, where they are missing.
 containers:
 	@tests/containers/run
@@ -47,7 +53,7 @@ containers:
 lint:
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
-	cargo clippy --locked --test redisson -- -D warnings
+	cargo clippy --locked --test redisson --test upgrade -- -D warnings
 
 redis:
 	@.ci/install-redis

@@ -1,18 +1,36 @@
--- Which of some payloads a member carries. Uses _member.lua.
--- Keeps: most members that carry none are told by their last bytes, without taking them apart.
+-- Which of some payloads a member carries.
+-- Keeps: most members that carry none are told by their last bytes and size, without a copy.
+--
+-- Payloads come as pairs: size, bytes. Of a large one the bytes are its last ones only: then a
+-- member that may carry it is in doubt, and the call that decides has all of them.
 
--- A function from member to the number of its payload, counted from 1, or nil. Of equal payloads
--- the first one's number.
-local function matcher(payloads)
-  local numbers, tails, tail_size = {}, {}, 8
-  for i = #payloads, 1, -1 do
-    numbers[payloads[i]] = i
-    tail_size = math.min(tail_size, #payloads[i])
+-- A function from member to the number of its payload, counted from 1, and whether that is in
+-- doubt; nothing if it carries none. `given`: the pairs, from the index `first` on. Of equal
+-- payloads the first one's number.
+function Match.any_of(given, first)
+  local numbers, doubtful, sizes, tails, tail_size = {}, {}, {}, {}, 8
+  for i = #given - 1, first, -2 do
+    local size, bytes, number = tonumber(given[i]), given[i + 1], (i - first) / 2 + 1
+    sizes[size] = true
+    tail_size = math.min(tail_size, #bytes)
+    if #bytes == size then
+      numbers[bytes] = number
+    else
+      doubtful[size] = doubtful[size] or {}
+      table.insert(doubtful[size], { number, bytes })
+    end
   end
-  for i = 1, #payloads do tails[string.sub(payloads[i], -tail_size)] = true end
+  for i = first, #given, 2 do tails[string.sub(given[i + 1], -tail_size)] = true end
   return function(member)
     if tail_size > 0 and not tails[string.sub(member, -tail_size)] then return end
-    local payload = read(member)
-    return payload and numbers[payload]
+    local begins = Member.parts(member)
+    if not begins then return end
+    local size = #member - begins + 1
+    if not sizes[size] then return end
+    local number = numbers[string.sub(member, begins)]
+    if number then return number, false end
+    for _, one in ipairs(doubtful[size] or {}) do
+      if string.sub(member, -#one[2]) == one[2] then return one[1], true end
+    end
   end
 end

@@ -3,9 +3,10 @@
 -- KEYS[1]  string  call       number and reply of this link's last call
 -- KEYS[2]  zset    timeout    member -> due, Unix ms
 -- KEYS[3]  list    list       the members in offer order
--- KEYS[4]  hash    queue_key  true name of the queue
+-- KEYS[4]  hash    record     true name of the queue
 -- KEYS[5]  hash    names      name -> message id
 -- KEYS[6]  hash    ids        hex of the id -> name
+-- KEYS[7]  none    guard      the channel's name, never a key: see _begin.lua
 -- ARGV[1]  int     number     of this call
 -- ARGV[2]  int     valid_until_ms
 -- ARGV[3]  text    queue
@@ -13,18 +14,13 @@
 --          { now_us, 'WRONGTYPE', key }, { now_us, 'BADQUEUE', true name }
 -- COST     O(1); the memory is freed beside the commands
 
-local call_key, timeout, list, queue_key, names, ids = unpack(KEYS)
-local number, valid_until_ms, queue = unpack(ARGV)
+local _, timeout, list, record, names, ids = unpack(KEYS)
 
-local time = redis.call('TIME')
-local now_us = time[1] * 1000000 + time[2]
-local refused = guard(call_key, number, valid_until_ms, now_us / 1000)
-if refused then return { now_us, refused } end
-refused = refuse(now_us, queue_key, queue, {
+local now_us, queue, refused = Begin.write(record, ARGV[3], {
   timeout, 'zset', list, 'list', names, 'hash', ids, 'hash',
 })
-if refused then return applied(call_key, number, refused) end
+if refused then return refused end
 
 local dropped = redis.call('ZCARD', timeout)
 redis.call('UNLINK', timeout, list, names, ids)
-return applied(call_key, number, { now_us, 'OK', dropped })
+return Call.applied({ now_us, 'OK', dropped })

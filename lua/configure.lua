@@ -1,9 +1,10 @@
 -- Record what the configuration says of a queue, and with it that the keys are this queue's. Where
 -- it is to keep no order list any more, what is listed is dropped: pending is what the zset has.
 --
--- KEYS[1]  hash  queue_key   true name, format, order_list
+-- KEYS[1]  hash  record      true name, format, order_list
 -- KEYS[2]  zset  timeout     member -> due, Unix ms
 -- KEYS[3]  list  list        the members in offer order
+-- KEYS[4]  none  guard       the channel's name, never a key: see _begin.lua
 -- ARGV[1]  text  queue
 -- ARGV[2]  text  format      'legacy' or 'modern'; '' leaves it
 -- ARGV[3]  text  order_list  'on' or 'off'; '' leaves it
@@ -14,19 +15,19 @@
 --          { now_us, 'BADQUEUE', true name }
 -- COST     O(1): of the list a hundred entries or 1 MiB are looked at
 
-local queue_key, timeout, list = unpack(KEYS)
-local queue, format, order_list, listeners = unpack(ARGV)
+local record, timeout, list = unpack(KEYS)
+local name, format, order_list, listeners = unpack(ARGV)
 
-local time = redis.call('TIME')
-local now_us = time[1] * 1000000 + time[2]
-local refused, keeps_list = refuse(now_us, queue_key, queue, { timeout, 'zset', list, 'list' })
+local now_us = Begin.now()
+local kinds = { timeout, 'zset', list, 'list' }
+local queue, refused = Begin.queue(now_us, record, name, kinds, true)
 if refused then return refused end
 
 -- Ids of ours begin with the milliseconds since 2024 in 42 bits, here in units of 1,024: not later
 -- than tomorrow. Of random ids, such as Redisson's, one in fifty passes, in 2026.
 local latest = (now_us / 1000 - 1704067200000 + 86400000) / 1024
 local function ours(member)
-  local _, id = read(member)
+  local id = Member.id(member)
   return id and #id == 8 and struct.unpack('>I4', id) <= latest
 end
 
@@ -44,26 +45,26 @@ local function others_listed()
   return false
 end
 
-redis.call('HSET', queue_key, 'name', queue)
-if format == 'legacy' then redis.call('HSET', queue_key, 'format', format) end
-if format == 'modern' then redis.call('HDEL', queue_key, 'format') end
+if queue.name ~= name then redis.call('HSET', record, 'name', name) end
+if format == 'legacy' then redis.call('HSET', record, 'format', format) end
+if format == 'modern' then redis.call('HDEL', record, 'format') end
 
 local outcome, dropped = 'DONE', 0
-if order_list == 'off' and keeps_list then
+if order_list == 'off' and queue.keeps_list then
   if tonumber(listeners) > 0 then
     outcome = 'LISTENERS'
   elseif others_listed() then
     outcome = 'OTHERS'
   else
     dropped = redis.call('LLEN', list)
-    redis.call('HSET', queue_key, 'order_list', 'off')
+    redis.call('HSET', record, 'order_list', 'off')
     redis.call('UNLINK', list)
   end
-elseif order_list == 'on' and not keeps_list then
+elseif order_list == 'on' and not queue.keeps_list then
   if redis.call('EXISTS', timeout) == 1 then
     outcome = 'PENDING'
   else
-    redis.call('HDEL', queue_key, 'order_list')
+    redis.call('HDEL', record, 'order_list')
     redis.call('UNLINK', list)
   end
 end

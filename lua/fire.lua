@@ -2,46 +2,51 @@
 --
 -- KEYS[1]   string  call       number and reply of this link's last call
 -- KEYS[2]   zset    timeout    member -> due, Unix ms
--- KEYS[3]   list    list       names the channel; not read
--- KEYS[4]   hash    queue_key  true name of the queue
+-- KEYS[3]   list    list       the members in offer order
+-- KEYS[4]   hash    record     true name, order_list, unlisted_*
 -- KEYS[5]   hash    names      name -> message id
 -- KEYS[6]   hash    ids        hex of the id -> name
+-- KEYS[7]   none    guard      the channel's name, never a key: see _begin.lua
 -- ARGV[1]   int     number     of this call
 -- ARGV[2]   int     valid_until_ms
 -- ARGV[3]   text    queue
 -- ARGV[4..] text    messages   score, id bytes; or '', name; of each message
--- RETURN    { now_us, 'OK', fired, head 0 | 1 }, { now_us, 'LATE' | 'SETTLED' },
+-- RETURN    { now_us, 'OK', fired, head 0 | 1, done }, { now_us, 'LATE' | 'SETTLED' },
 --           { now_us, 'WRONGTYPE', key }, { now_us, 'BADQUEUE', true name }
 --           fired counts pending ones, due before or not. head: one whose score changed is now
---           the head, and published
--- COST      O(log pending) for each message
+--           the head, and published. done: how many of the messages it came to, where that was not
+--           all
+-- COST      O(log pending) for each message, up to 1 MiB of members
 
-local call_key, timeout, list, queue_key, names, ids = unpack(KEYS)
-local number, valid_until_ms, queue = ARGV[1], ARGV[2], ARGV[3]
+local _, timeout, list, record, names, ids = unpack(KEYS)
 
-local time = redis.call('TIME')
-local now_us = time[1] * 1000000 + time[2]
-local refused = guard(call_key, number, valid_until_ms, now_us / 1000)
-if refused then return { now_us, refused } end
-refused = refuse(now_us, queue_key, queue, { timeout, 'zset', names, 'hash', ids, 'hash' })
-if refused then return applied(call_key, number, refused) end
+local now_us, queue, refused = Begin.write(record, ARGV[3], {
+  timeout, 'zset', list, 'list', names, 'hash', ids, 'hash',
+})
+if refused then return refused end
 
 -- A message named twice is found twice by its name, but no longer by an id with the old score.
 local now_ms = math.floor(now_us / 1000)
 local now_text = string.format('%d', now_ms)
-local seen, earlier, fired = {}, {}, 0
+local bytes_max = 1048576 -- of members
+local seen, earlier, fired, done, bytes = {}, {}, 0, 0, 0
 for i = 4, #ARGV, 2 do
-  local member, score = find(timeout, names, ARGV[i], ARGV[i + 1])
+  local member, score = Find.member(timeout, names, ARGV[i], ARGV[i + 1])
   if member and not seen[member] then
+    bytes = bytes + #member
+    if bytes > bytes_max and fired > 0 then break end
     seen[member] = true
     fired = fired + 1
     if tonumber(score) > now_ms then
       redis.call('ZADD', timeout, 'XX', now_text, member)
-      local _, id = read(member)
-      rescore(names, ids, now_text, id)
-      earlier[member] = true
+      local id = Member.id(member)
+      Names.rescore(names, ids, now_text, id)
+      if queue.keeps_list then Unlisted.list_again(queue, list, member, tonumber(score), now_ms) end
+      earlier[#earlier + 1] = member
     end
   end
+  done = done + 1
 end
-local head = next(earlier) and publish_head(timeout, list, earlier) or 0
-return applied(call_key, number, { now_us, 'OK', fired, head })
+local head = Publish.head(timeout, list, earlier, now_ms)
+if done == (#ARGV - 3) / 2 then done = nil end
+return Call.applied({ now_us, 'OK', fired, head, done })

@@ -3,48 +3,67 @@
 -- KEYS[1]  list  destination  may hold another type
 -- KEYS[2]  zset  timeout      member -> due, Unix ms
 -- KEYS[3]  list  list         the members in offer order
--- KEYS[4]  hash  queue_key    true name, pause, format, order_list
+-- KEYS[4]  hash  record       true name, pause, format, order_list
 -- KEYS[5]  hash  names        name -> message id
 -- KEYS[6]  zset  quarantine   unreadable member -> its score
+-- KEYS[7]  hash  all          pause of all queues
+-- KEYS[8]  hash  ids          hex of the id -> name
+-- KEYS[9]  none  guard        the channel's name, never a key: see _begin.lua
 -- ARGV[1]  text  queue
+-- ARGV[2]  int   known        when the head is due as far as is known, ms; or ''
 -- RETURN   { now_us, 'OK', pending, ready, next_due, listed, quarantined, paused_until, format,
---          ttl_ms, named, layout },
+--          ttl_ms, named, layout, paused_all, trouble },
 --          { now_us, 'WRONGTYPE', key }, { now_us, 'BADQUEUE', true name }
 --          ready: -1 if the destination is no list. next_due: score of the head, '' if none.
---          paused_until: ms, -1 until resumed, '' if not paused. format: 'modern' | 'legacy'.
+--          paused_until: ms, -1 until resumed, '' if not paused; of the queue or of all,
+--          whichever is later. paused_all: 1 while all are. format: 'modern' | 'legacy'.
 --          ttl_ms: the least of timeout and list, -1 if neither expires. layout: 'redisson', or
---          'zset' where no order list is kept
--- COST     O(log pending)
+--          'zset' where no order list is kept. named, quarantined: -1 where the key holds another
+--          type. trouble: what cannot be used of the keys, and is done without; or ''
+-- COST     O(log pending), whatever the size of the members
 
-local destination, timeout, list, queue_key, names, quarantine = unpack(KEYS)
-local queue = ARGV[1]
+local destination, timeout, list, record, names, quarantine, all, ids = unpack(KEYS)
+local known = tonumber(ARGV[2])
 
-local time = redis.call('TIME')
-local now_us = time[1] * 1000000 + time[2]
-local refused, keeps_list = refuse(now_us, queue_key, queue, {
-  timeout, 'zset', list, 'list', names, 'hash', quarantine, 'zset',
-})
+local kinds = { timeout, 'zset', list, 'list' }
+local now_us, queue, refused = Begin.read(record, ARGV[1], kinds)
 if refused then return refused end
 
+local trouble = {}
+local function size(command, key)
+  local found = redis.pcall(command, key)
+  if type(found) == 'number' then return found end
+  trouble[#trouble + 1] = key .. ' holds another type'
+  return -1
+end
+local named, quarantined = size('HLEN', names), size('ZCARD', quarantine)
+size('HLEN', ids)
+
 local ready = redis.pcall('LLEN', destination)
-local head = redis.call('ZRANGE', timeout, 0, 0, 'WITHSCORES')
-local recorded = redis.call('HMGET', queue_key, 'paused_until', 'format')
-local paused_until = recorded[1] or '0'
-local until_ms = tonumber(paused_until)
-if until_ms >= 0 and until_ms <= now_us / 1000 then paused_until = '' end
+local pending = redis.call('ZCARD', timeout)
+local next_due = Head.score(timeout, pending, math.floor(now_us / 1000), known)
+local own_ms = tonumber(queue.paused_until or 0)
+if not own_ms or not (own_ms == -1 or (own_ms >= 0 and own_ms < 1e15)) then
+  trouble[#trouble + 1] = 'paused_until in ' .. record .. ' is no time'
+end
+local of_all = redis.pcall('HGET', all, 'paused_until')
+local paused_until = Pause.of(queue.paused_until, of_all, now_us / 1000)
+local all_until = Pause.of(false, of_all, now_us / 1000)
 local ttl_ms, other_ttl_ms = redis.call('PTTL', timeout), redis.call('PTTL', list)
 if ttl_ms < 0 or (other_ttl_ms >= 0 and other_ttl_ms < ttl_ms) then ttl_ms = other_ttl_ms end
 
 return {
   now_us, 'OK',
-  redis.call('ZCARD', timeout),
+  pending,
   type(ready) == 'number' and ready or -1,
-  head[2] or '',
+  next_due,
   redis.call('LLEN', list),
-  redis.call('ZCARD', quarantine),
+  quarantined,
   paused_until,
-  recorded[2] or 'modern',
+  queue.format or 'modern',
   math.max(ttl_ms, -1),
-  redis.call('HLEN', names),
-  keeps_list and 'redisson' or 'zset',
+  named,
+  queue.keeps_list and 'redisson' or 'zset',
+  all_until == '' and 0 or 1,
+  table.concat(trouble, '; '),
 }

@@ -5,8 +5,10 @@
 --           list    destination
 --           zset    timeout      member -> due, Unix ms
 --           list    list         the members in offer order
---           hash    queue_key    true name, format, order_list
---           hash    names, ids   of a named group only: name -> message id, hex of the id -> name
+--           hash    record       true name, format, order_list
+--           hash    names        of a named group only: name -> message id
+--           hash    ids          of a named group only: hex of the id -> name
+-- KEYS[n]   none    guard        of one of the queues, the last key: see _begin.lua
 -- ARGV[1]   int     number       of this call; grows from call to call
 -- ARGV[2]   int     valid_until_ms
 -- ARGV[3..] msgpack groups       an array; of each of its groups in turn: head, delays, member...
@@ -15,7 +17,8 @@
 --           know `bin`.
 --           delays: one int for all, or an array; >= 0: ms from now, < 0: the due time negated.
 --           members: modern, with ids of 8 bytes, which grow.
---           format: '' as recorded, else 'legacy' or 'modern', recorded where none is.
+--           format: '' not configured: as recorded, else 'legacy' or 'modern', recorded where
+--           none is.
 --           order_list: '' as recorded; 'off' is, where nothing is recorded and pending.
 --           mode: '' replaces, 'NX' only if absent, 'XX' only if present
 -- RETURN    { now_us, 'OK', group, outcome... }, { now_us, 'LATE' | 'SETTLED' }. Groups count from
@@ -25,14 +28,9 @@
 --           be stored
 -- COST      O(log pending) for each message
 
-local call_key = KEYS[1]
-local number, valid_until_ms = ARGV[1], ARGV[2]
-
-local time = redis.call('TIME')
-local now_us = time[1] * 1000000 + time[2]
+local now_us, refused = Begin.call()
+if refused then return refused end
 local now_ms = math.ceil(now_us / 1000)
-local refused = guard(call_key, number, valid_until_ms, now_us / 1000)
-if refused then return { now_us, refused } end
 
 -- One unreadable group must not fail its neighbours, so what may fail is called by pcall.
 local function reason(reply, key)
@@ -97,36 +95,37 @@ local function store(timeout, list, delays, members, first, last)
   return nil, least, head
 end
 
--- Up to two names of messages that are gone (other programs take messages without knowing names).
-local function sweep(timeout, names, ids)
-  local some = redis.call('HRANDFIELD', names, 2, 'WITHVALUES')
-  for i = 1, #some, 2 do
-    if not find(timeout, names, '', some[i]) then
-      redis.call('HDEL', names, some[i])
-      redis.call('HDEL', ids, string.match(some[i + 1], '%x*$'))
-    end
-  end
-end
-
 -- A named message, which takes the place of the pending one of that name; as `store_one`.
 local function store_named(timeout, list, names, ids, delay, member, id, name, mode)
   local text = redis.pcall('HGET', names, name)
   if type(text) == 'table' then return reason(text, names) end
   local kind = redis.pcall('HLEN', ids)
   if type(kind) == 'table' then return reason(kind, ids) end
-  local replaced = find(timeout, names, '', name)
+  local replaced = Find.member(timeout, names, '', name)
   if (mode == 'NX' and replaced) or (mode == 'XX' and not replaced) then return 2 end
 
   local failure, due = store_one(timeout, list, delay, member)
   if failure then return failure end
   if replaced then
     redis.call('ZREM', timeout, replaced)
-    if list then unlist(list, replaced, select(2, read(replaced))) end
+    if list then List.remove_each(list, { replaced }) end
   end
   if text then redis.call('HDEL', ids, string.match(text, '%x*$')) end
-  redis.call('HSET', names, name, message_id(string.format('%d', due), id))
-  redis.call('HSET', ids, hex(id), name)
-  sweep(timeout, names, ids)
+  redis.call('HSET', names, name, Member.message_id(string.format('%d', due), id))
+  redis.call('HSET', ids, Member.hex(id), name)
+
+  -- Up to two names of messages that are gone go too: other programs take messages without knowing
+  -- names. That nothing is pending at its score says so without reading a member; a name whose
+  -- score others share stays until they are gone.
+  local some = redis.call('HRANDFIELD', names, 2, 'WITHVALUES')
+  for i = 1, #some, 2 do
+    local score = Find.split(some[i + 1])
+    local sharing = score and redis.pcall('ZCOUNT', timeout, score, score)
+    if type(sharing) ~= 'number' or sharing == 0 then
+      redis.call('HDEL', names, some[i])
+      redis.call('HDEL', ids, string.match(some[i + 1], '%x*$'))
+    end
+  end
   return nil, due
 end
 
@@ -134,23 +133,30 @@ end
 -- if it was stored and that is all.
 local function offer(key, members, first, last, delays, format, order_list, name, mode)
   local destination, timeout = KEYS[key], KEYS[key + 1]
-  local list, queue_key = KEYS[key + 2], KEYS[key + 3]
-  local known = redis.pcall('HMGET', queue_key, 'name', 'format', 'order_list')
-  if known.err then return reason(known, queue_key) end
-  -- The destination is called as the queue is.
-  if known[1] and known[1] ~= destination then return 'BADQUEUE ' .. known[1] end
+  local list, record = KEYS[key + 2], KEYS[key + 3]
+  local failed, recorded_name, its_format, listing = Record.settings(record)
+  if failed then return reason(failed, record) end
+  -- The only place that takes a queue's destination for its name.
+  local queue_name = destination
+  local owner = Record.owner(recorded_name, queue_name)
+  if not owner and (format or '') == '' then
+    -- Not configured: what is pending is not taken over from the more likely name.
+    owner = Record.other_name(queue_name)
+    if owner and redis.call('EXISTS', timeout) == 0 then owner = nil end
+  end
+  if owner and owner ~= queue_name then return 'BADQUEUE ' .. owner end
   local ready = redis.pcall('LLEN', destination)
   if type(ready) ~= 'number' then return reason(ready, destination) end
 
   local kept = list
-  if known[3] == 'off' or (order_list == 'off' and not known[3]) then
+  if listing == 'off' or (order_list == 'off' and not listing) then
     local listed = redis.pcall('LLEN', list)
     if type(listed) ~= 'number' then return reason(listed, list) end
-    kept = not known[3] and redis.call('EXISTS', timeout) == 1 and list
+    kept = not listing and redis.call('EXISTS', timeout) == 1 and list
   end
 
   local id = name and string.sub(members[first], 2, 9)
-  if (known[2] or format) == 'legacy' then
+  if (its_format or format) == 'legacy' then
     for i = first, last do members[i] = string.sub(members[i], 2) end
   end
   local failure, least, head
@@ -163,11 +169,11 @@ local function offer(key, members, first, last, delays, format, order_list, name
     failure, least, head = store(timeout, kept, delays, members, first, last)
   end
   if failure then return failure end
-  if not known[1] then redis.call('HSET', queue_key, 'name', destination) end
-  if not known[2] and format == 'legacy' then redis.call('HSET', queue_key, 'format', format) end
-  if not known[3] and not kept then redis.call('HSET', queue_key, 'order_list', 'off') end
-  if redis.call('ZRANGE', timeout, '0', '0')[1] == (head or members[first]) then
-    publish(list, least)
+  if recorded_name ~= queue_name then redis.call('HSET', record, 'name', queue_name) end
+  if not its_format and format == 'legacy' then redis.call('HSET', record, 'format', format) end
+  if not listing and not kept then redis.call('HSET', record, 'order_list', 'off') end
+  if Publish.is_head(timeout, head or members[first]) then
+    Publish.score(list, least)
     return 1
   end
 end
@@ -188,4 +194,4 @@ for i = 3, #ARGV do
     key, at, group = key + (name and 6 or 4), last + 1, group + 1
   end
 end
-return applied(call_key, number, reply)
+return Call.applied(reply)

@@ -1,32 +1,35 @@
--- Forget a queue that has nothing pending: out of the registry, and its hash if nothing in it would
--- be missed. A name with `{` would be: its keys alone would say another one.
+-- Forget a queue that has nothing pending: out of the registry, the names of its messages, what is
+-- left in its order list, and its hash if nothing in it would be missed. A name whose keys alone
+-- would say another one would be.
 --
 -- KEYS[1]  zset  timeout    member -> due, Unix ms
 -- KEYS[2]  list  list       the members in offer order
--- KEYS[3]  hash  queue_key  true name, pause, format, order_list
--- KEYS[4]  set   registry   queues the brokers know
+-- KEYS[3]  hash  record     true name, pause, format, order_list
+-- KEYS[4]  hash  names      name -> message id
+-- KEYS[5]  hash  ids        hex of the id -> name
+-- KEYS[6]  set   registry   queues the brokers know
+-- KEYS[7]  none  guard      the channel's name, never a key: see _begin.lua
 -- ARGV[1]  text  queue
 -- RETURN   { now_us, 'OK', pruned 0 | 1 },
 --          { now_us, 'WRONGTYPE', key }, { now_us, 'BADQUEUE', true name }
 -- COST     O(1)
 
-local timeout, list, queue_key, registry = unpack(KEYS)
-local queue = ARGV[1]
+local timeout, list, record, names, ids, registry = unpack(KEYS)
+local name = ARGV[1]
 
-local time = redis.call('TIME')
-local now_us = time[1] * 1000000 + time[2]
-local refused, keeps_list = refuse(now_us, queue_key, queue, {
+local now_us, queue, refused = Begin.read(record, name, {
   timeout, 'zset', list, 'list', registry, 'set',
 })
 if refused then return refused end
-if redis.call('EXISTS', timeout, list) > 0 then return { now_us, 'OK', 0 } end
+if redis.call('EXISTS', timeout) == 1 then return { now_us, 'OK', 0 } end
 
-redis.call('SREM', registry, queue)
-local recorded = redis.call('HMGET', queue_key, 'paused_until', 'format')
-local until_ms = tonumber(recorded[1] or 0)
-local paused = until_ms < 0 or until_ms > now_us / 1000
-local plain = not recorded[2] and keeps_list and not string.find(queue, '{', 1, true)
+-- Other programs take messages without knowing names, and some leave what is listed. Whatever type
+-- the keys of the names have: without messages they mean nothing.
+redis.call('UNLINK', list, names, ids)
+redis.call('SREM', registry, name)
+local paused = Pause.of(queue.paused_until, false, now_us / 1000) ~= ''
+local plain = not queue.format and queue.keeps_list and not Record.other_name(name)
 if not paused and plain then
-  redis.call('DEL', queue_key)
+  redis.call('DEL', record)
 end
 return { now_us, 'OK', 1 }

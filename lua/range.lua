@@ -1,58 +1,73 @@
 -- Read a page of pending messages by due time.
 --
--- KEYS[1]  zset  timeout        member -> due, Unix ms
--- KEYS[2]  hash  queue_key      true name of the queue
--- KEYS[3]  hash  ids            hex of the id -> name
+-- KEYS[1]  zset  timeout      member -> due, Unix ms
+-- KEYS[2]  hash  record       true name of the queue
+-- KEYS[3]  hash  ids          hex of the id -> name
+-- KEYS[4]  none  guard        the channel's name, never a key: see _begin.lua
 -- ARGV[1]  text  queue
--- ARGV[2]  text  from           score or '-inf', inclusive
--- ARGV[3]  text  to             score or '+inf', inclusive
--- ARGV[4]  int   count          messages at most
--- ARGV[5]  int   bytes_max      of members; one message is read however large
--- ARGV[6]  text  cursor_score   of the last message of the page before, '' on the first page
--- ARGV[7]  text  cursor_prefix  first 64 bytes of its member
--- RETURN   { now_us, 'OK', more 0 | 1, member, score, name, ... } (name '' if there is none),
+-- ARGV[2]  text  from         score or '-inf', inclusive
+-- ARGV[3]  text  to           score or '+inf', inclusive
+-- ARGV[4]  int   count        messages at most
+-- ARGV[5]  int   bytes_max    of members and names; one message is read however large
+-- ARGV[6]  int   message_max  bytes of a member beyond which it is not handed out
+-- ARGV[7]  text  score        cursor of _page.lua, '' on the first page
+-- ARGV[8]  bytes from         of the cursor
+-- ARGV[9]  int   rank         of the cursor
+-- ARGV[10] text  mark         of the cursor
+-- RETURN   { now_us, 'OK', score, from, rank, mark, member, score, name... }: the next cursor, its
+--          score '' at the end; name '' if there is none. { now_us, 'LOST' } if the cursor's place
+--          is lost. { now_us, 'TOOBIG', bytes, message id or score, message_max } where the first
+--          message is larger; another one that is ends the page before it.
 --          { now_us, 'WRONGTYPE', key }, { now_us, 'BADQUEUE', true name }
--- COST     O(log pending + count)
+-- COST     O(log pending + count), at most bytes_max and four members more
 
-local timeout, queue_key, ids = unpack(KEYS)
-local queue, from, to, count, bytes_max, cursor_score, cursor_prefix = unpack(ARGV)
+local timeout, record, ids = unpack(KEYS)
+local _, from, to, count, bytes_max, message_max = unpack(ARGV, 1, 6)
+local cursor = { ARGV[7], ARGV[8], ARGV[9], ARGV[10] }
 
-local time = redis.call('TIME')
-local now_us = time[1] * 1000000 + time[2]
-local refused = refuse(now_us, queue_key, queue, { timeout, 'zset', ids, 'hash' })
+local now_us, queue, refused = Begin.read(record, ARGV[1], { timeout, 'zset', ids, 'hash' })
 if refused then return refused end
-count, bytes_max = tonumber(count), tonumber(bytes_max)
+bytes_max, message_max = tonumber(bytes_max), tonumber(message_max)
 
 -- The page is the ranks rank..last-1.
-local rank = redis.call('ZCOUNT', timeout, '-inf', '(' .. from)
+local rank, ahead = redis.call('ZCOUNT', timeout, '-inf', '(' .. from), nil
 local last = redis.call('ZCOUNT', timeout, '-inf', to)
-if cursor_score ~= '' then
-  rank = math.max(rank, rank_after(timeout, cursor_score, cursor_prefix))
+if cursor[1] ~= '' then
+  local place, here = Page.rank_at(timeout, unpack(cursor))
+  if not place then return { now_us, 'LOST' } end
+  if place >= rank then rank, ahead = place, here end
 end
 
-local reply, bytes, named = { now_us, 'OK', 0 }, 0, redis.call('EXISTS', ids) == 1
-local read_to = math.min(last, rank + count)
--- Large members are read one by one: none that does not fit, but the last.
-local step = 1
-while rank < read_to and (bytes < bytes_max or #reply == 3) do
-  local page_to = math.min(rank + step, read_to) - 1
-  local found = redis.call('ZRANGE', timeout, rank, page_to, 'WITHSCORES')
+local reply, bytes, named = { now_us, 'OK', '', '', 0, '' }, 0, redis.call('EXISTS', ids) == 1
+local read_to = math.min(last, rank + tonumber(count))
+local step, member, score, next_one = 1, nil, nil, nil
+while rank < read_to and not next_one and (bytes < bytes_max or #reply == 6) do
+  local found = ahead and { ahead, cursor[1] }
+    or redis.call('ZRANGE', timeout, rank, math.min(rank + step, read_to) - 1, 'WITHSCORES')
+  ahead = nil
   for i = 1, #found, 2 do
-    local member, name = found[i], nil
-    bytes = bytes + #member
-    if bytes > bytes_max and #reply > 3 then
-      read_to = rank
+    local size, name = #found[i], false
+    local id = (named or size > message_max) and Member.id(found[i])
+    if size > message_max and #reply == 6 then
+      local what = id and Member.message_id(found[i + 1], id) or found[i + 1]
+      return { now_us, 'TOOBIG', size, what, message_max }
+    end
+    if id and named then name = redis.call('HGET', ids, Member.hex(id)) end
+    bytes = bytes + size + (name and #name or 0)
+    if size > message_max or (bytes > bytes_max and #reply > 6) then
+      next_one = found[i]
       break
     end
-    if named then
-      local _, id = read(member)
-      name = id and redis.call('HGET', ids, hex(id))
-    end
-    local size = #reply
-    reply[size + 1], reply[size + 2], reply[size + 3] = member, found[i + 1], name or ''
+    member, score = found[i], found[i + 1]
+    local at = #reply
+    reply[at + 1], reply[at + 2], reply[at + 3] = member, score, name or ''
     rank = rank + 1
   end
-  step = 96 * bytes < bytes_max * (#reply - 3) and 8 or 1
+  -- Large members are read one by one: none that does not fit, but the last.
+  step = 96 * bytes < bytes_max * (#reply - 6) and 2 or 1
 end
-if rank < last then reply[3] = 1 end
+if rank < last and member then
+  reply[3], reply[4], reply[5], reply[6] =
+    Page.cursor_behind(timeout, member, score, rank, next_one)
+end
 return reply

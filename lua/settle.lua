@@ -1,25 +1,30 @@
 -- Say whether a call was applied, and make sure that it never can be later.
 --
 -- KEYS[1]  string  call    number and reply of this link's last call
+-- KEYS[2]  none    guard   the channel's name, never a key: see _begin.lua
 -- ARGV[1]  int     number  of the call in doubt
 -- RETURN   { now_us, 'APPLIED', its reply, from its own now_us on... }, { now_us, 'NOT' },
---          { now_us, 'SETTLED' } if a later number is stored, so that this one can't be told
+--          { now_us, 'SETTLED' } if this one can't be told: a later number is stored, or what no
+--          call stores
 -- COST     O(size of the reply)
 
-local call_key = KEYS[1]
-local number = ARGV[1]
+local number = tonumber(ARGV[1])
 
-local time = redis.call('TIME')
-local now_us = time[1] * 1000000 + time[2]
-local stored = redis.call('GET', call_key) or ''
+local now_us = Begin.now()
+local stored = redis.pcall('GET', KEYS[1]) or ''
+if Call.is_foreign(stored) then return { now_us, 'SETTLED' } end
 local digits, packed = string.match(stored, '^(%d+)( ?)')
 local last = tonumber(digits)
-if last and last > tonumber(number) then return { now_us, 'SETTLED' } end
-if last == tonumber(number) and packed == ' ' then
-  local reply = cmsgpack.unpack(string.sub(stored, #digits + 2))
-  return { now_us, 'APPLIED', unpack(reply) }
+if last == number and packed == ' ' then
+  local is_read, reply = pcall(cmsgpack.unpack, string.sub(stored, #digits + 2))
+  if not is_read or type(reply) ~= 'table' then return { now_us, 'SETTLED' } end
+  -- One by one: `unpack` has room for 8,000.
+  local answer = { now_us, 'APPLIED' }
+  for i = 1, #reply do answer[i + 2] = reply[i] end
+  return answer
 end
+if stored ~= '' and (not last or last > number) then return { now_us, 'SETTLED' } end
 -- DEL frees, so the SET is let through even out of memory.
-redis.call('DEL', call_key)
-redis.call('SET', call_key, number, 'EX', call_expiry_s)
+redis.call('DEL', KEYS[1])
+redis.call('SET', KEYS[1], ARGV[1], 'EX', Call.expiry_s)
 return { now_us, 'NOT' }

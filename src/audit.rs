@@ -1,13 +1,15 @@
 //! What is wrong with a backing Redis: facts in, findings out.
 //!
-//! Knows no connection: `store::facts` reads the facts, `broker::audited` says what follows from
-//! the findings. Keeps: a finding says what is, why it matters and what to do, in one line; it
+//! Knows no connection: `store::facts` asks, `broker::audited` says what follows from the
+//! findings. Keeps: a finding says what is, why it matters and what to do, in one line; it
 //! refuses only where messages would surely be lost or damaged; what cannot be found out is said.
 
 use std::collections::HashMap;
 
 pub mod rights;
 
+use crate::domain::text::{one_line, version_of};
+use crate::store::facts::Facts;
 use rights::Rights;
 
 /// The least version with every command that the scripts use: effects replication, ACLs as we need
@@ -18,7 +20,7 @@ const ROUND_TRIP_MAX_US: u64 = 5_000;
 /// Share of the limit of memory in use from which it counts as near.
 const MEMORY_NEAR_PERCENT: u64 = 90;
 
-/// Every word that a finding can have: labels of the metric, and a table of the README.
+/// Every word that a finding can have: labels of the metric, and a table of the runbook.
 pub const WORDS: [&str; 10] = [
     "version",
     "mode",
@@ -31,23 +33,6 @@ pub const WORDS: [&str; 10] = [
     "acl",
     "unknown",
 ];
-
-/// Fields by name, or Redis's words where it refused to tell.
-pub type Fields = Result<HashMap<String, String>, String>;
-
-/// What was found out about a Redis.
-#[derive(Debug)]
-pub struct Facts {
-    /// Of INFO.
-    pub info: Fields,
-    /// Of CONFIG GET: `appendfsync` and `save`.
-    pub config: Fields,
-    /// Round trips of some PINGs, microseconds.
-    pub round_trips_us: Vec<u64>,
-    pub rights: Rights,
-    /// The ACL user of the connection, if the URL names one.
-    pub user: Option<String>,
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
@@ -65,31 +50,13 @@ pub struct Finding {
     pub text: String,
 }
 
-/// The fields of an INFO reply.
-pub fn fields(info: &str) -> HashMap<String, String> {
-    let pairs = info.lines().filter_map(|line| line.split_once(':'));
-    pairs
-        .map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
-        .collect()
-}
-
-/// Text from outside as one line: what is not printable is escaped.
-pub fn one_line(text: &str) -> String {
-    let mut line = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '\'' | '"' => line.push(letter),
-            _ => line.extend(letter.escape_debug()),
-        }
-    }
-    line
-}
-
 /// All that is wrong, in the order of [`WORDS`].
-pub fn findings(facts: &Facts) -> Vec<Finding> {
+/// `user`: the ACL user of the connection, if the URL names one.
+pub fn findings(facts: &Facts, user: Option<&str>) -> Vec<Finding> {
     let none = HashMap::new();
     let info = Info(facts.info.as_ref().unwrap_or(&none));
     let config = facts.config.as_ref().ok();
+    let rights = Rights::of(facts, user);
     [
         version(&info),
         mode(&info),
@@ -99,8 +66,8 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
         fsync(&info, config),
         memory(&info),
         latency(&facts.round_trips_us),
-        rights::finding(&facts.rights, facts.user.as_deref()),
-        unknown(facts, &info),
+        rights::finding(&rights, user),
+        unknown(facts, &info, &rights),
     ]
     .into_iter()
     .flatten()
@@ -121,26 +88,12 @@ impl Info<'_> {
 
 fn refuse(word: &'static str, text: impl Into<String>) -> Option<Finding> {
     let (severity, text) = (Severity::Refuse, text.into());
-    Some(Finding {
-        word,
-        severity,
-        text,
-    })
+    Some(Finding { word, severity, text })
 }
 
 fn warn(word: &'static str, text: impl Into<String>) -> Option<Finding> {
     let (severity, text) = (Severity::Warn, text.into());
-    Some(Finding {
-        word,
-        severity,
-        text,
-    })
-}
-
-/// Of `7.0.15`. Valkey says there which Redis it is like.
-pub fn version_of(text: &str) -> Option<(u32, u32)> {
-    let mut numbers = text.split('.').map(str::parse);
-    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+    Some(Finding { word, severity, text })
 }
 
 fn version(info: &Info) -> Option<Finding> {
@@ -149,8 +102,8 @@ fn version(info: &Info) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "this Redis is {}: scripts would stop in their middle at commands that it lacks; \
-         use Redis 6.2 or newer, or Valkey",
+        "this Redis is version {}, which lacks commands that the scripts \
+         use: they would stop halfway; use Redis 6.2 or newer, or Valkey",
         one_line(text)
     );
     refuse("version", text)
@@ -161,8 +114,8 @@ fn mode(info: &Info) -> Option<Finding> {
     if modes.contains(&"cluster") || info.text("cluster_enabled") == "1" {
         return refuse(
             "mode",
-            "this Redis is a node of a cluster, and the broker knows none: it would reach a part \
-             of the queues only; give it a Redis without cluster mode",
+            "this Redis is a node of a cluster, which the broker does not support: it would reach \
+             only some of the queues; use a Redis without cluster mode",
         );
     }
     if modes.contains(&"sentinel") {
@@ -198,9 +151,9 @@ fn eviction(info: &Info) -> Option<Finding> {
     let shown = one_line(policy);
     if policy.starts_with("volatile-") {
         let text = format!(
-            "maxmemory-policy is {shown}: at maxmemory Redis drops keys with an expiry, among them \
-             those by which the broker settles calls whose link broke, so that offers may be \
-             stored twice; set maxmemory-policy noeviction"
+            "maxmemory-policy is {shown}: at maxmemory Redis drops keys with an expiry, including \
+             those with which the broker settles interrupted calls, so offers may be stored twice; \
+             set maxmemory-policy noeviction"
         );
         return warn("eviction", text);
     }
@@ -209,14 +162,14 @@ fn eviction(info: &Info) -> Option<Finding> {
     }
     if info.number("maxmemory") > 0 {
         let text = format!(
-            "maxmemory-policy is {shown}: at maxmemory Redis drops whole queues with all that is \
-             pending; set maxmemory-policy noeviction, or use a Redis of its own"
+            "maxmemory-policy is {shown}: at maxmemory Redis drops whole queues with all pending \
+             messages; set maxmemory-policy noeviction, or use a Redis of its own"
         );
         return refuse("eviction", text);
     }
     let text = format!(
-        "maxmemory-policy is {shown}: harmless as long as there is no maxmemory, but once one is \
-         set Redis drops whole queues; set maxmemory-policy noeviction"
+        "maxmemory-policy is {shown}: harmless without maxmemory, but once that is set \
+         Redis drops whole queues; set maxmemory-policy noeviction"
     );
     warn("eviction", text)
 }
@@ -236,7 +189,7 @@ fn persistence(info: &Info, config: Option<&HashMap<String, String>>) -> Option<
     match config?.get("save")?.as_str() {
         "" => warn(
             "persistence",
-            "Redis keeps nothing on disk: its stop or crash loses every message; set appendonly \
+            "Redis writes nothing to disk: a stop or crash loses every message; set appendonly \
              yes (and appendfsync always, to lose nothing)",
         ),
         save => {
@@ -275,25 +228,23 @@ fn fsync(info: &Info, config: Option<&HashMap<String, String>>) -> Option<Findin
 
 fn memory(info: &Info) -> Option<Finding> {
     let (used, maxmemory) = (info.number("used_memory"), info.number("maxmemory"));
-    let limit = if maxmemory > 0 {
-        maxmemory
-    } else {
-        info.number("total_system_memory")
-    };
+    let limit = if maxmemory > 0 { maxmemory } else { info.number("total_system_memory") };
     if limit == 0 || used < limit / 100 * MEMORY_NEAR_PERCENT {
         return None;
     }
     let (used, limit) = (used >> 20, limit >> 20);
     if maxmemory > 0 {
         let text = format!(
-            "Redis uses {used} MiB of its maxmemory of {limit} MiB: at it offers answer \
-             UNAVAILABLE, while delivery goes on; raise maxmemory, or let consumers catch up"
+            "Redis uses {used} MiB of its maxmemory of {limit} MiB: beyond it offers are \
+             refused with UNAVAILABLE, while delivery continues; raise maxmemory, or let consumers \
+             catch up"
         );
         return warn("memory", text);
     }
     let text = format!(
         "Redis uses {used} MiB of the machine's {limit} MiB and has no maxmemory: the system may \
-         kill it; give it more, or set maxmemory so that offers answer UNAVAILABLE before that"
+         kill it; give it more memory, or set maxmemory so that offers are refused \
+         before that"
     );
     warn("memory", text)
 }
@@ -306,15 +257,15 @@ fn latency(round_trips_us: &[u64]) -> Option<Finding> {
         return None;
     }
     let text = format!(
-        "a PING takes {:.1} ms there and back: every reply waits for at least that, and every \
-         delivery comes later by half of it; move the broker nearer to Redis, or see what keeps \
+        "the round trip of a PING takes {:.1} ms: every reply takes at least as long, and every \
+         delivery is late by half of it; move the broker closer to Redis, or find out what keeps \
          Redis busy",
         median as f64 / 1e3
     );
     warn("latency", text)
 }
 
-fn unknown(facts: &Facts, info: &Info) -> Option<Finding> {
+fn unknown(facts: &Facts, info: &Info, rights: &Rights) -> Option<Finding> {
     let mut missing = Vec::new();
     if let Err(words) = &facts.info {
         missing.push(format!(
@@ -330,14 +281,14 @@ fn unknown(facts: &Facts, info: &Info) -> Option<Finding> {
         };
         missing.push(format!("{what} (CONFIG GET: {})", one_line(words)));
     }
-    if let Rights::Unknown(why) = &facts.rights {
+    if let Rights::Unknown(why) = rights {
         missing.push(format!("the rights of the user ({})", one_line(why)));
     }
     if missing.is_empty() {
         return None;
     }
     let text = format!(
-        "not found out: {}; look yourself that it is as it should be, or allow what was refused",
+        "could not be checked: {}; check it yourself, or allow what was refused",
         missing.join("; ")
     );
     warn("unknown", text)
@@ -346,21 +297,20 @@ fn unknown(facts: &Facts, info: &Info) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::facts::{Probed, fields};
 
     const GOOD: &str = "redis_version:7.0.15\r\nredis_mode:standalone\r\nrole:master\r\n\
                         maxmemory:0\r\nmaxmemory_policy:noeviction\r\naof_enabled:1\r\n\
                         used_memory:1000\r\ntotal_system_memory:100000\r\n";
 
     fn facts(change: &str, config: &[(&str, &str)]) -> Facts {
-        let pairs = config
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let pairs = config.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         Facts {
             info: Ok(fields(&format!("{GOOD}{change}"))),
             config: Ok(pairs.collect()),
             round_trips_us: vec![90, 100, 9_000],
-            rights: Rights::Missing(Vec::new()),
-            user: None,
+            subscription: String::new(),
+            probes: Probed::Each(Vec::new()),
         }
     }
 
@@ -374,16 +324,16 @@ mod tests {
             ("redis_version:6.2.0", "always", "", "", ""),
             ("redis_version:255.255.255", "always", "", "", ""),
             ("redis_version:6.0.16", "always", "", "version!", "6.2 or newer"),
-            ("redis_version:5.0.3", "always", "", "version!", "is 5.0.3"),
+            ("redis_version:5.0.3", "always", "", "version!", "is version 5.0.3"),
             ("redis_mode:cluster", "always", "", "mode!", "without cluster"),
             ("redis_mode:sentinel", "always", "", "mode!", "the address of the Redis"),
             ("role:slave\nslave_read_only:1", "always", "", "role", "until it is promoted"),
             ("role:slave\nslave_read_only:0", "always", "", "role!", "overwrites"),
             ("maxmemory_policy:allkeys-lru\nmaxmemory:5000", "always", "", "eviction!", "noevic"),
-            ("maxmemory_policy:allkeys-lru", "always", "", "eviction", "no maxmemory"),
+            ("maxmemory_policy:allkeys-lru", "always", "", "eviction", "without maxmemory"),
             ("maxmemory_policy:volatile-ttl", "always", "", "eviction", "settles"),
             ("maxmemory_policy:volatile-ttl\nmaxmemory:5000", "always", "", "eviction", "twice"),
-            ("aof_enabled:0", "everysec", "", "persistence", "keeps nothing"),
+            ("aof_enabled:0", "everysec", "", "persistence", "writes nothing"),
             ("aof_enabled:0", "everysec", "3600 1 300 100", "persistence", "save 3600 1 300 100"),
             ("aof_last_write_status:err", "always", "", "persistence", "full disk"),
             ("", "everysec", "", "fsync", "about the last second"),
@@ -394,7 +344,7 @@ mod tests {
         ];
         for (change, appendfsync, save, word, part) in rows {
             let facts = facts(change, &[("appendfsync", appendfsync), ("save", save)]);
-            let found = findings(&facts);
+            let found = findings(&facts, None);
             let seen: Vec<String> = found
                 .iter()
                 .map(|finding| {
@@ -402,10 +352,8 @@ mod tests {
                     format!("{}{}", finding.word, if refuses { "!" } else { "" })
                 })
                 .collect();
-            let expected: Vec<&str> = Some(word)
-                .filter(|word| !word.is_empty())
-                .into_iter()
-                .collect();
+            let expected: Vec<&str> =
+                Some(word).filter(|word| !word.is_empty()).into_iter().collect();
             assert_eq!(seen, expected, "{change}, {appendfsync}, {save}");
             for finding in found {
                 assert!(finding.text.contains(part), "{}", finding.text);
@@ -419,23 +367,20 @@ mod tests {
         let mut hosted = facts("aof_enabled:0\nmaxmemory_policy:allkeys-lru", &[]);
         hosted.config = Err("ERR unknown command 'CONFIG'".to_owned());
         hosted.round_trips_us = vec![7_000, 8_000, 6_000];
-        let found = findings(&hosted);
+        let found = findings(&hosted, None);
         let words: Vec<_> = found.iter().map(|finding| finding.word).collect();
         assert_eq!(words, ["eviction", "latency", "unknown"]);
         assert!(found[1].text.contains("7.0 ms"), "{}", found[1].text);
         let text = &found[2].text;
-        assert!(
-            text.contains("snapshots are taken (CONFIG GET: ERR unknown"),
-            "{text}"
-        );
+        assert!(text.contains("snapshots are taken (CONFIG GET: ERR unknown"), "{text}");
         hosted.info = Err("NOPERM\n".to_owned());
-        hosted.rights = Rights::Unknown("Redis 6.2".to_owned());
-        let found = findings(&hosted);
+        hosted.probes = Probed::Unasked;
+        let found = findings(&hosted, Some("app"));
         let words: Vec<_> = found.iter().map(|finding| finding.word).collect();
         assert_eq!(words, ["latency", "unknown"]);
         let text = &found[1].text;
         assert!(
-            text.contains("(INFO: NOPERM\\n)") && text.contains("(Redis 6.2)"),
+            text.contains("(INFO: NOPERM\\n)") && text.contains("(Redis before 7.0 cannot"),
             "{text}"
         );
     }
@@ -448,8 +393,8 @@ mod tests {
             &[("appendfsync", "no")],
         );
         bad.round_trips_us = vec![50_000];
-        bad.rights = Rights::Missing(vec!["+zadd"]);
-        let words: Vec<_> = findings(&bad).iter().map(|finding| finding.word).collect();
+        bad.probes = Probed::Refused("NOPERM no permissions to run the 'evalsha' command".into());
+        let words: Vec<_> = findings(&bad, None).iter().map(|finding| finding.word).collect();
         assert_eq!(words, WORDS[..9]);
     }
 }

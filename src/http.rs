@@ -3,26 +3,36 @@
 //! Knows neither metrics nor queues: it passes a request to the broker's thread through a bounded
 //! channel and waits for the answer. Keeps: scrapes cost the broker's thread no more than reading
 //! what it holds, the text is made here; whatever that thread does, `/healthz` says that the
-//! process lives, and no request waits longer than its bound.
+//! process lives, and no request waits longer than its bound; whatever clients do, the next one
+//! gets in, since the oldest connection makes room. Health alone is also answered at a socket
+//! without a file ([`health`]), however the port was chosen.
 
+use std::cell::Cell;
+use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::rc::Rc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::sync::{mpsc, oneshot};
-use tokio::task::LocalSet;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::UnixListener;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::task::{AbortHandle, LocalSet};
 use tokio::time::{sleep, timeout};
-use tracing::warn;
+use tokio_io_timeout::TimeoutStream;
+use tracing::{info, warn};
+
+pub mod health;
 
 /// What the broker's thread is asked.
 pub enum HttpRequest {
@@ -41,12 +51,26 @@ const METRICS_WITHIN: Duration = Duration::from_secs(8);
 const READY_WITHIN: Duration = Duration::from_secs(3);
 /// A client that opens a connection and says nothing.
 const HEADER_WITHIN: Duration = Duration::from_secs(10);
-/// Scrapers and probes are few; more wait in the kernel's queue.
+/// A client that takes nothing of its response.
+const WRITE_WITHIN: Duration = Duration::from_secs(10);
+/// A connection serves requests for so long, then it is closed behind a response,
+const CONNECTION_WITHIN: Duration = Duration::from_secs(60);
+/// which gets so long.
+const LAST_WITHIN: Duration = Duration::from_secs(10);
+/// Behind so many a connection is closed.
+const CONNECTION_REQUESTS_MAX: u32 = 100;
+/// Scrapers and probes are few; one more ends the oldest.
 const CONNECTIONS_MAX: usize = 64;
+/// What a connection may send ahead, and what may wait to be written beside one response.
+const BUFFER_BYTES_MAX: usize = 16 * 1024;
 /// Requests that wait for the broker's thread; one more is answered 503.
 pub const REQUESTS_MAX: usize = 16;
+/// Scrapes at one time; the others wait, and leave the channel to `/readyz`.
+const SCRAPES_MAX: usize = 2;
 /// Without a free file descriptor, `accept` fails at once, again and again.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+/// How long `/readyz` has said that it is ready, in ms.
+const READY_FOR: HeaderName = HeaderName::from_static("x-ready-for-ms");
 
 const INDEX: &str = "delay-broker\n\n/metrics  for Prometheus\n/healthz  the process lives\n\
                      /readyz   it can take work\n";
@@ -54,39 +78,41 @@ const INDEX: &str = "delay-broker\n\n/metrics  for Prometheus\n/healthz  the pro
 /// The running thread; it stops when this is dropped.
 #[derive(Debug)]
 pub struct HttpServer {
-    pub address: SocketAddr,
+    /// `None`: health only, at the socket without a file.
+    pub address: Option<SocketAddr>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Serves `listener` until the returned value is dropped.
-pub fn start(listener: TcpListener, requests: mpsc::Sender<HttpRequest>) -> io::Result<HttpServer> {
-    listener.set_nonblocking(true)?;
-    let address = listener.local_addr()?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let listener = {
+/// Serves `listener`, and whoever asks for health on this machine, until the returned value is
+/// dropped.
+pub fn start(
+    listener: Option<TcpListener>,
+    requests: mpsc::Sender<HttpRequest>,
+) -> io::Result<HttpServer> {
+    let address = listener.as_ref().map(TcpListener::local_addr).transpose()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (listener, local) = {
         let _inside = runtime.enter();
-        tokio::net::TcpListener::from_std(listener)?
+        let listener = listener.map(|listener| {
+            listener.set_nonblocking(true)?;
+            tokio::net::TcpListener::from_std(listener)
+        });
+        (listener.transpose()?, health::listen())
     };
     let (stop, stopped) = oneshot::channel();
-    let thread = std::thread::Builder::new()
-        .name("http".to_owned())
-        .spawn(move || {
-            let local = LocalSet::new();
-            local.block_on(&runtime, async {
-                tokio::select! {
-                    () = accept(listener, requests) => {}
-                    _ = stopped => {}
-                }
-            });
-        })?;
-    Ok(HttpServer {
-        address,
-        stop: Some(stop),
-        thread: Some(thread),
-    })
+    let thread = std::thread::Builder::new().name("http".to_owned()).spawn(move || {
+        let tasks = LocalSet::new();
+        tasks.block_on(&runtime, async {
+            let broker = Rc::new(Asked::new(requests));
+            tokio::select! {
+                never = accept_tcp(listener, broker.clone()) => match never {},
+                never = accept_local(local, broker) => match never {},
+                _ = stopped => {}
+            }
+        });
+    })?;
+    Ok(HttpServer { address, stop: Some(stop), thread: Some(thread) })
 }
 
 impl Drop for HttpServer {
@@ -98,73 +124,165 @@ impl Drop for HttpServer {
     }
 }
 
-async fn accept(listener: tokio::net::TcpListener, requests: mpsc::Sender<HttpRequest>) {
-    let room = std::sync::Arc::new(tokio::sync::Semaphore::new(CONNECTIONS_MAX));
-    while let Ok(place) = room.clone().acquire_owned().await {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                warn!("an HTTP connection was not accepted: {error}");
-                sleep(ACCEPT_AGAIN).await;
-                continue;
-            }
-        };
-        let requests = requests.clone();
-        tokio::task::spawn_local(async move {
-            let service = service_fn(move |request: Request<Incoming>| {
-                let requests = requests.clone();
-                async move { Ok::<_, Infallible>(answer(&request, &requests).await) }
-            });
-            let connection = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEADER_WITHIN)
-                .serve_connection(TokioIo::new(stream), service);
-            // A client that breaks off is its own affair.
-            let _ = connection.await;
-            drop(place);
-        });
+async fn accept_tcp(listener: Option<tokio::net::TcpListener>, broker: Rc<Asked>) -> Infallible {
+    let Some(listener) = listener else {
+        return std::future::pending().await;
+    };
+    let mut connections = Connections::default();
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => connections.serve(stream, broker.clone(), true),
+            Err(error) => not_accepted(&error).await,
+        }
     }
 }
 
-async fn answer(
-    request: &Request<Incoming>,
-    requests: &mpsc::Sender<HttpRequest>,
-) -> Response<Full<Bytes>> {
-    if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "GET only\n");
-        response
-            .headers_mut()
-            .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-        return response;
+async fn accept_local(listener: io::Result<UnixListener>, broker: Rc<Asked>) -> Infallible {
+    let listener = match listener {
+        Ok(listener) => listener,
+        Err(error) => {
+            info!("`delay-broker health --running` will not find this broker: {error}");
+            return std::future::pending().await;
+        }
+    };
+    let mut connections = Connections::default();
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => connections.serve(stream, broker.clone(), false),
+            Err(error) => not_accepted(&error).await,
+        }
     }
-    match request.uri().path() {
-        "/" => text(StatusCode::OK, INDEX),
-        "/healthz" => text(StatusCode::OK, "ok\n"),
-        "/readyz" => match ask(requests, HttpRequest::Ready, READY_WITHIN).await {
-            Ok(Ok(how)) => text(StatusCode::OK, format!("{how}\n")),
-            Ok(Err(why)) => text(
-                StatusCode::SERVICE_UNAVAILABLE,
-                format!("not ready: {why}\n"),
-            ),
-            Err(why) => text(
-                StatusCode::SERVICE_UNAVAILABLE,
-                format!("not ready: {why}\n"),
-            ),
-        },
-        "/metrics" => match ask(requests, HttpRequest::Metrics, METRICS_WITHIN).await {
-            Ok(render) => {
+}
+
+async fn not_accepted(error: &io::Error) {
+    warn!("an HTTP connection was not accepted: {error}");
+    sleep(ACCEPT_AGAIN).await;
+}
+
+/// Those of one listener, the oldest first.
+#[derive(Default)]
+struct Connections(VecDeque<AbortHandle>);
+
+impl Connections {
+    fn serve(
+        &mut self,
+        stream: impl AsyncRead + AsyncWrite + 'static,
+        broker: Rc<Asked>,
+        metrics: bool,
+    ) {
+        self.0.retain(|connection| !connection.is_finished());
+        if self.0.len() >= CONNECTIONS_MAX
+            && let Some(oldest) = self.0.pop_front()
+        {
+            oldest.abort();
+        }
+        let connection = tokio::task::spawn_local(serve(stream, broker, metrics));
+        self.0.push_back(connection.abort_handle());
+    }
+}
+
+async fn serve(stream: impl AsyncRead + AsyncWrite + 'static, broker: Rc<Asked>, metrics: bool) {
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(WRITE_WITHIN));
+    let requests = Cell::new(0);
+    let service = service_fn(|request: Request<Incoming>| {
+        requests.set(requests.get() + 1);
+        let last = requests.get() >= CONNECTION_REQUESTS_MAX;
+        let broker = &broker;
+        async move {
+            let mut response = answer(&request, broker, metrics).await;
+            if last {
+                let close = HeaderValue::from_static("close");
+                response.headers_mut().insert(CONNECTION, close);
+            }
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_WITHIN)
+        .max_buf_size(BUFFER_BYTES_MAX)
+        .serve_connection(TokioIo::new(Box::pin(stream)), service);
+    tokio::pin!(connection);
+    // A client that breaks off is its own affair.
+    if timeout(CONNECTION_WITHIN, connection.as_mut()).await.is_err() {
+        connection.as_mut().graceful_shutdown();
+        let _ = timeout(LAST_WITHIN, connection).await;
+    }
+}
+
+/// The broker's thread, as requests ask it.
+struct Asked {
+    requests: mpsc::Sender<HttpRequest>,
+    scrapes: Semaphore,
+    /// Since when each answer says so.
+    ready_since: Cell<Option<Instant>>,
+}
+
+impl Asked {
+    fn new(requests: mpsc::Sender<HttpRequest>) -> Self {
+        Self { requests, scrapes: Semaphore::new(SCRAPES_MAX), ready_since: Cell::new(None) }
+    }
+
+    async fn ready(&self) -> Response<Full<Bytes>> {
+        let answer = ask(&self.requests, HttpRequest::Ready, READY_WITHIN).await;
+        match answer.unwrap_or_else(|why| Err(why.to_owned())) {
+            Ok(how) => {
+                let since = self.ready_since.get().unwrap_or_else(Instant::now);
+                self.ready_since.set(Some(since));
+                let ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+                let mut response = text(StatusCode::OK, format!("{how}\n"));
+                response.headers_mut().insert(READY_FOR, ms.into());
+                response
+            }
+            Err(why) => {
+                self.ready_since.set(None);
+                let why = format!("not ready: {why}\n");
+                text(StatusCode::SERVICE_UNAVAILABLE, why)
+            }
+        }
+    }
+
+    async fn metrics(&self) -> Response<Full<Bytes>> {
+        let scrape = async {
+            let _place = self.scrapes.acquire().await;
+            ask(&self.requests, HttpRequest::Metrics, METRICS_WITHIN).await
+        };
+        match timeout(METRICS_WITHIN, scrape).await {
+            Ok(Ok(render)) => {
                 let mut response = text(StatusCode::OK, render());
                 let version = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
                 response.headers_mut().insert(CONTENT_TYPE, version);
                 response
             }
-            Err(why) => text(
-                StatusCode::SERVICE_UNAVAILABLE,
-                format!("no metrics: {why}\n"),
-            ),
-        },
+            Ok(Err(why)) => no_metrics(why),
+            Err(_) => no_metrics("other scrapes are under way"),
+        }
+    }
+}
+
+async fn answer(
+    request: &Request<Incoming>,
+    broker: &Asked,
+    metrics: bool,
+) -> Response<Full<Bytes>> {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "GET only\n");
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return response;
+    }
+    match request.uri().path() {
+        "/" => text(StatusCode::OK, INDEX),
+        "/healthz" => text(StatusCode::OK, "ok\n"),
+        "/readyz" => broker.ready().await,
+        "/metrics" if metrics => broker.metrics().await,
         _ => text(StatusCode::NOT_FOUND, INDEX),
     }
+}
+
+fn no_metrics(why: &str) -> Response<Full<Bytes>> {
+    let why = format!("no metrics: {why}\n");
+    text(StatusCode::SERVICE_UNAVAILABLE, why)
 }
 
 async fn ask<T>(
@@ -173,12 +291,10 @@ async fn ask<T>(
     within: Duration,
 ) -> Result<T, &'static str> {
     let (reply, answered) = oneshot::channel();
-    requests
-        .try_send(question(reply))
-        .map_err(|refused| match refused {
-            mpsc::error::TrySendError::Full(_) => "the broker is busy with other requests",
-            mpsc::error::TrySendError::Closed(_) => "the broker is stopping",
-        })?;
+    requests.try_send(question(reply)).map_err(|refused| match refused {
+        mpsc::error::TrySendError::Full(_) => "the broker is busy with other requests",
+        mpsc::error::TrySendError::Closed(_) => "the broker is stopping",
+    })?;
     match timeout(within, answered).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(_)) => Err("the broker is stopping"),
@@ -190,48 +306,18 @@ fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;
     let headers = response.headers_mut();
-    headers.insert(
-        CONTENT_TYPE,
-        HeaderValue::from_static("text/plain; charset=utf-8"),
-    );
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
-}
-
-/// Asks a running broker for `/readyz`, as `delay-broker health` does for containers.
-pub fn health(listen: SocketAddr) -> Result<(), String> {
-    // What listens everywhere also listens here.
-    let ip = match listen.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    let address = SocketAddr::new(ip, listen.port());
-    let exchange = || -> io::Result<String> {
-        let mut stream = TcpStream::connect_timeout(&address, READY_WITHIN)?;
-        // A little longer than the broker takes to say that it is not ready.
-        stream.set_read_timeout(Some(READY_WITHIN + Duration::from_secs(1)))?;
-        stream.set_write_timeout(Some(READY_WITHIN))?;
-        let request =
-            format!("GET /readyz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes())?;
-        let mut response = String::new();
-        stream.take(64 * 1024).read_to_string(&mut response)?;
-        Ok(response)
-    };
-    let response = exchange().map_err(|error| format!("no answer from {address}: {error}"))?;
-    let (head, body) = response.split_once("\r\n\r\n").unwrap_or((&response, ""));
-    if head.starts_with("HTTP/1.1 200 ") {
-        Ok(())
-    } else {
-        Err(body.trim().to_owned())
-    }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::health::{Whom, health};
     use super::*;
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, TcpStream};
 
     /// A server whose broker answers with `respond`.
     fn serve(respond: impl Fn(HttpRequest) + Send + 'static) -> HttpServer {
@@ -242,11 +328,19 @@ mod tests {
                 respond(request);
             }
         });
-        start(listener, requests).unwrap()
+        start(Some(listener), requests).unwrap()
+    }
+
+    fn address(server: &HttpServer) -> SocketAddr {
+        server.address.unwrap()
+    }
+
+    fn at_once(server: &HttpServer) -> Result<(), String> {
+        health(Whom::At(address(server)), Duration::ZERO)
     }
 
     fn exchange(server: &HttpServer, request: &str) -> String {
-        let mut stream = TcpStream::connect(server.address).unwrap();
+        let mut stream = TcpStream::connect(address(server)).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
         let mut response = String::new();
         stream.read_to_string(&mut response).unwrap();
@@ -280,18 +374,20 @@ mod tests {
         for (method, path, status, body) in rows {
             let response = get(&server, method, path);
             let (head, seen) = response.split_once("\r\n\r\n").unwrap();
-            assert!(
-                head.starts_with(&format!("HTTP/1.1 {status} ")),
-                "{path}: {head}"
-            );
+            assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {head}");
             assert_eq!(seen, body, "{path}");
         }
         assert!(get(&server, "GET", "/metrics").contains("text/plain; version=0.0.4"));
         assert!(exchange(&server, "nonsense\r\n\r\n").starts_with("HTTP/1.1 400 "));
-        assert_eq!(
-            health(server.address),
-            Err("not ready: Redis is away".to_owned())
-        );
+        assert_eq!(at_once(&server), Err("not ready: Redis is away".to_owned()));
+    }
+
+    #[test]
+    fn a_broker_that_hangs() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let why = health(Whom::At(address), Duration::ZERO).unwrap_err();
+        assert!(why.contains("does it hang?"), "{why}");
     }
 
     #[test]
@@ -299,27 +395,75 @@ mod tests {
         let server = serve(drop);
         assert!(get(&server, "GET", "/metrics").contains("no metrics: the broker is stopping"));
         assert!(get(&server, "GET", "/healthz").ends_with("ok\n"));
-        let everywhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, server.address.port()));
-        assert_eq!(
-            health(everywhere),
-            Err("not ready: the broker is stopping".to_owned())
-        );
-        let address = server.address;
+        let everywhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, address(&server).port()));
+        let stopping = Err("not ready: the broker is stopping".to_owned());
+        assert_eq!(health(Whom::At(everywhere), Duration::ZERO), stopping);
+        let address = address(&server);
         drop(server);
-        assert!(
-            health(address)
-                .unwrap_err()
-                .starts_with("no answer from 127.0.0.1:")
-        );
+        let gone = health(Whom::At(address), Duration::ZERO).unwrap_err();
+        assert!(gone.starts_with("no answer from 127.0.0.1:"), "{gone}");
+    }
+
+    /// Ready from the third question on; then steady.
+    #[test]
+    fn health_waits_until_it_is_ready() {
+        let asked = std::sync::atomic::AtomicU32::new(0);
+        let server = serve(move |request| match request {
+            HttpRequest::Metrics(reply) => drop(reply),
+            HttpRequest::Ready(reply) => {
+                let before = asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                let answer = if before < 3 { Err("not yet".to_owned()) } else { Ok("ready") };
+                drop(reply.send(answer));
+            }
+        });
+        assert_eq!(at_once(&server), Err("not ready: not yet".to_owned()));
+        let whom = Whom::At(address(&server));
+        let begun = Instant::now();
+        assert_eq!(health(whom, Duration::from_secs(60)), Ok(()));
+        assert!(begun.elapsed() < Duration::from_secs(30), "as soon as it is ready");
+        assert!(get(&server, "GET", "/readyz").ends_with("ready\n"));
+        let ms = |response: String| -> u64 {
+            let (_, rest) = response.split_once("x-ready-for-ms: ").unwrap();
+            rest.split('\r').next().unwrap().parse().unwrap()
+        };
+        let first = ms(get(&server, "GET", "/readyz"));
+        // Since the same moment.
+        while ms(get(&server, "GET", "/readyz")) <= first {}
+    }
+
+    /// More than there are places for, each with more responses than the kernel takes, none of
+    /// which is read.
+    #[test]
+    fn who_never_reads_holds_no_place() {
+        let server = serve(|request| match request {
+            HttpRequest::Metrics(reply) => drop(reply.send(Box::new(|| "x".repeat(1 << 20)))),
+            HttpRequest::Ready(reply) => drop(reply.send(Ok("ready"))),
+        });
+        let request = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n".repeat(50);
+        let mut held = Vec::new();
+        for _ in 0..CONNECTIONS_MAX + 6 {
+            let mut stream = TcpStream::connect(address(&server)).unwrap();
+            stream.write_all(request.as_bytes()).unwrap();
+            held.push(stream);
+            assert_eq!(at_once(&server), Ok(()), "beside {} of them", held.len());
+        }
+        assert!(get(&server, "GET", "/metrics").starts_with("HTTP/1.1 200 "));
+        // The oldest made room.
+        let mut oldest = held.remove(0);
+        oldest.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let mut taken = Vec::new();
+        let end = oldest.read_to_end(&mut taken);
+        assert!(end.is_ok() || end.unwrap_err().kind() == io::ErrorKind::ConnectionReset);
+        assert!(taken.len() < 50 << 20);
     }
 
     #[test]
-    fn ready() {
-        let server = serve(|request| match request {
-            HttpRequest::Metrics(reply) => drop(reply),
-            HttpRequest::Ready(reply) => drop(reply.send(Ok("ready"))),
-        });
-        assert!(get(&server, "GET", "/readyz").ends_with("ready\n"));
-        assert_eq!(health(server.address), Ok(()));
+    fn a_connection_serves_so_many_requests() {
+        let server = serve(drop);
+        let request = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
+        let responses = exchange(&server, &request.repeat(150));
+        let served = responses.matches("HTTP/1.1 200 ").count();
+        assert_eq!(served, CONNECTION_REQUESTS_MAX as usize);
+        assert_eq!(responses.matches("connection: close").count(), 1);
     }
 }

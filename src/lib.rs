@@ -4,12 +4,11 @@
 //!
 //! ```text
 //! a command:   socket -> request -> command -> batch -> script -> Redis
-//!              server     resp      command    batch    store     lua/
-//!              connection
+//!              client     resp      command    store::batch        lua/
 //!
 //! a due item:  wake-up -> timer -> transfer -> script -> Redis
 //!              scheduler::wakeup   host        store     lua/transfer.lua
-//!                         wheel    queue_loop
+//!                         schedule (wheel, queue_loop, run_queue)
 //! ```
 //!
 //! What stays true:
@@ -31,66 +30,54 @@
 //! has something due), *ticket* (a claim on a batch's outcome), *lane* (one writing call at a time,
 //! with a number), *quarantine* (members that cannot be read).
 //!
-//! The modules stand in reading order.
+//! Arrows are imports, and all of them point down:
+//!
+//! ```text
+//! daemon    -> client, command, http, managed, broker, store, config, metrics
+//! http      ->
+//! client    -> command, broker, peers, resp, config, metrics
+//! command   -> broker, peers, resp, config, metrics, domain
+//! broker    -> scheduler, audit, store, peers, config, metrics, domain
+//! scheduler -> store, metrics, domain
+//! managed   -> audit, config, domain
+//! audit     -> store, domain
+//! store     -> config, metrics, domain
+//! peers     -> resp
+//! resp      ->
+//! config    -> domain
+//! metrics   ->
+//! domain    ->
+//! ```
+//!
+//! The modules stand in this order.
 
 // A test may stop at what it did not expect; its tables are as wide as they must be.
-#![cfg_attr(
-    test,
-    allow(clippy::unwrap_used, clippy::panic, clippy::type_complexity)
-)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic, clippy::type_complexity))]
 
-pub mod server;
+pub mod daemon;
 
-pub mod connection;
+pub mod http;
 
-pub mod resp;
+pub mod client;
 
 pub mod command;
 
 pub mod broker;
 
-pub mod batch;
-
-pub mod store;
-
 pub mod scheduler;
-
-pub mod queue;
-
-pub mod encoding;
-
-pub mod audit;
-
-pub mod snowflake;
-
-pub mod clock;
-
-pub mod clients;
-
-pub mod memory;
-
-pub mod turns;
-
-pub mod config;
-
-pub mod reload;
-
-pub mod tls;
-
-pub mod pem;
-
-pub mod metrics;
-
-pub mod http;
 
 pub mod managed;
 
-pub mod listen;
+pub mod audit;
 
-pub mod logs;
+pub mod store;
 
-pub mod shutdown;
+pub mod peers;
 
-pub mod systemd;
+pub mod resp;
 
-pub mod glob;
+pub mod config;
+
+pub mod metrics;
+
+pub mod domain;

@@ -17,17 +17,18 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getegid, geteuid, kill_process};
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 use tracing::{error, info, warn};
 
+use crate::domain::text;
 use crate::{audit, config};
 
 mod ask;
@@ -47,6 +48,9 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 const LOADED_WITHIN: Duration = Duration::from_secs(3600);
 /// One flush of the file, and replicas of the user's, which Redis grants 10 s.
 const STOPPED_WITHIN: Duration = Duration::from_secs(30);
+/// The last question before it is told to stop: whatever becomes of it, that is told within the
+/// time that is left for the stop.
+const LAST_ANSWER_MAX: Duration = Duration::from_secs(1);
 /// Between two looks at something that takes milliseconds.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// A Redis of a broker that was killed has opened its socket by then, or is gone.
@@ -59,8 +63,9 @@ const STEADY_AFTER: Duration = Duration::from_secs(60);
 #[derive(Debug, thiserror::Error)]
 pub enum ManagedError {
     #[error(
-        "the data directory {path} cannot be used: {error}; \
-         choose another with --data-dir or DELAY_BROKER_MANAGED__DATA_DIR"
+        "the data directory {path} cannot be used: {error}; {}choose another with --data-dir or \
+         DELAY_BROKER_MANAGED__DATA_DIR, or give a running Redis with --redis URL",
+        what_helps(path, error)
     )]
     DataDir { path: PathBuf, error: io::Error },
     #[error(
@@ -84,20 +89,11 @@ pub enum ManagedError {
     )]
     PortTaken { port: u16 },
     #[error("{program} ended at once ({status}); its log {log} ends with:\n{tail}")]
-    Ended {
-        program: PathBuf,
-        status: ExitStatus,
-        log: PathBuf,
-        tail: String,
-    },
+    Ended { program: PathBuf, status: ExitStatus, log: PathBuf, tail: String },
     #[error("the Redis in {path} (process {pid}) runs but has no socket; stop it")]
     NoSocket { path: PathBuf, pid: i32 },
     #[error("the Redis in {path} does not get ready: {answer}; see its log {log}")]
-    NotReady {
-        path: PathBuf,
-        answer: String,
-        log: PathBuf,
-    },
+    NotReady { path: PathBuf, answer: String, log: PathBuf },
     #[error(
         "the Redis in {path} did not stop: {answer}; it keeps running, the next start adopts it"
     )]
@@ -108,11 +104,28 @@ pub enum ManagedError {
     )]
     NotSaved { path: PathBuf, log: PathBuf },
     #[error("the Redis in {path} stopped with {status}; see its log {log}")]
-    StoppedBadly {
-        path: PathBuf,
-        status: ExitStatus,
-        log: PathBuf,
-    },
+    StoppedBadly { path: PathBuf, status: ExitStatus, log: PathBuf },
+}
+
+/// Where rights are missing: who has them, and what gives them.
+fn what_helps(path: &Path, error: &io::Error) -> String {
+    let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+    let there = path.ancestors().find_map(|path| Some((path, path.metadata().ok()?)));
+    match (error.kind(), there) {
+        (io::ErrorKind::PermissionDenied, Some((path, metadata))) => format!(
+            "{path} belongs to user {owner} (mode {mode:o}), and this process is user {user}: \
+             'chown {user} {path}', or in a container mount a volume there (docker run -v \
+             NAME:{path}) or, to keep nothing, --tmpfs {path}:uid={user},gid={group},mode=700; or ",
+            path = path.display(),
+            owner = metadata.uid(),
+            mode = metadata.mode() & 0o7777,
+        ),
+        (io::ErrorKind::ReadOnlyFilesystem, Some((path, _))) => format!(
+            "mount something there that can be written (docker run -v NAME:{}); or ",
+            path.display(),
+        ),
+        _ => String::new(),
+    }
 }
 
 /// A Redis of the broker's own, ready to be used. Dropping this leaves it running.
@@ -141,17 +154,10 @@ pub struct Managed {
 /// Starts or adopts the Redis of a data directory, and waits until it is ready.
 pub async fn start(settings: &config::Managed) -> Result<Managed, ManagedError> {
     let data_dir_given = settings.data_dir.clone();
-    let unusable = |error| ManagedError::DataDir {
-        path: data_dir_given.clone(),
-        error,
-    };
+    let unusable = |error| ManagedError::DataDir { path: data_dir_given.clone(), error };
     // Only this user reads payloads.
     let mut builder = std::fs::DirBuilder::new();
-    builder
-        .recursive(true)
-        .mode(0o700)
-        .create(&data_dir_given)
-        .map_err(unusable)?;
+    builder.recursive(true).mode(0o700).create(&data_dir_given).map_err(unusable)?;
     let data_dir = data_dir_given.canonicalize().map_err(unusable)?;
     let lock = lock(&data_dir, unusable)?;
     let dir = File::open(&data_dir).map_err(unusable)?;
@@ -207,7 +213,7 @@ impl Managed {
         let asked_at = Instant::now();
         let pid = self.pid();
         // It ends well whatever becomes of its last write.
-        let persistence = ask(&self.socket, "INFO persistence", ANSWER_MAX).await;
+        let persistence = ask(&self.socket, "INFO persistence", LAST_ANSWER_MAX).await;
         let unsaved = matches!(persistence, Ok(Answer::Text(text))
             if text.contains("aof_last_write_status:err"));
         loop {
@@ -225,14 +231,10 @@ impl Managed {
             }
             sleep(LOOK_EVERY).await;
         }
-        let not_stopped = || ManagedError::NotStopped {
-            path: path.clone(),
-            answer: "still running".to_owned(),
-        };
+        let not_stopped =
+            || ManagedError::NotStopped { path: path.clone(), answer: "still running".to_owned() };
         if let Some(mut child) = self.child.take() {
-            let waited = timeout(STOPPED_WITHIN, child.wait())
-                .await
-                .map_err(|_| not_stopped())?;
+            let waited = timeout(STOPPED_WITHIN, child.wait()).await.map_err(|_| not_stopped())?;
             if let Ok(status) = waited
                 && !status.success()
             {
@@ -288,10 +290,7 @@ impl Managed {
             if self.port == 0 {
                 self.port = free_port()?;
             }
-            let mut starting = Starting {
-                child: Some(self.spawn(&program)?),
-                program,
-            };
+            let mut starting = Starting { child: Some(self.spawn(&program)?), program };
             self.wait_ready(Some(&mut starting)).await?;
             self.child = starting.child.take();
         }
@@ -312,10 +311,7 @@ impl Managed {
             match self.pid() {
                 Some(pid) if self.runs(pid) => {
                     if begun.elapsed() > STOPPED_WITHIN {
-                        return Err(ManagedError::NoSocket {
-                            path: self.data_dir.clone(),
-                            pid,
-                        });
+                        return Err(ManagedError::NoSocket { path: self.data_dir.clone(), pid });
                     }
                 }
                 _ => return Ok(false),
@@ -325,15 +321,9 @@ impl Managed {
     }
 
     fn spawn(&self, program: &Path) -> Result<Child, ManagedError> {
-        let cannot = |error| ManagedError::Program {
-            program: program.to_owned(),
-            error,
-        };
+        let cannot = |error| ManagedError::Program { program: program.to_owned(), error };
         // Complaints about the arguments come before its log is open.
-        let log = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(self.data_dir.join(LOG));
+        let log = OpenOptions::new().create(true).append(true).open(self.data_dir.join(LOG));
         let log = log.map_err(cannot)?;
         let settings = [
             ("--dir", self.data_dir.as_os_str().to_owned()),
@@ -353,11 +343,7 @@ impl Managed {
         Command::new(program)
             // Three arguments: Redis 6 takes two addresses in one for one.
             .args(["--bind", "127.0.0.1", "-::1"])
-            .args(
-                settings
-                    .into_iter()
-                    .flat_map(|(key, value)| [OsString::from(key), value]),
-            )
+            .args(settings.into_iter().flat_map(|(key, value)| [OsString::from(key), value]))
             .current_dir(&self.data_dir)
             .stdin(Stdio::null())
             .stdout(log.try_clone().map_err(cannot)?)
@@ -410,13 +396,7 @@ impl Managed {
             if current == wanted {
                 continue;
             }
-            match ask(
-                &self.socket,
-                &format!("CONFIG SET {name} {wanted}"),
-                ANSWER_MAX,
-            )
-            .await
-            {
+            match ask(&self.socket, &format!("CONFIG SET {name} {wanted}"), ANSWER_MAX).await {
                 Ok(Answer::Text(_)) => {
                     info!("the adopted Redis had {name} {current}; it is {wanted} now");
                 }
@@ -425,9 +405,7 @@ impl Managed {
                 }
             }
         }
-        let port = setting(&self.socket, "port")
-            .await
-            .and_then(|port| port.parse().ok());
+        let port = setting(&self.socket, "port").await.and_then(|port| port.parse().ok());
         let port = port.unwrap_or(self.port);
         if self.settings.port != 0 && port != self.settings.port {
             let wanted = self.settings.port;
@@ -458,11 +436,7 @@ impl Managed {
     }
 
     fn pid(&self) -> Option<i32> {
-        std::fs::read_to_string(self.data_dir.join(PID))
-            .ok()?
-            .trim()
-            .parse()
-            .ok()
+        std::fs::read_to_string(self.data_dir.join(PID)).ok()?.trim().parse().ok()
     }
 }
 
@@ -489,11 +463,7 @@ impl Starting {
 
 impl Drop for Starting {
     fn drop(&mut self) {
-        let pid = self
-            .child
-            .as_ref()
-            .and_then(Child::id)
-            .and_then(|pid| i32::try_from(pid).ok());
+        let pid = self.child.as_ref().and_then(Child::id).and_then(|pid| i32::try_from(pid).ok());
         if let Some(pid) = pid.and_then(Pid::from_raw) {
             let _ = kill_process(pid, Signal::TERM);
         }
@@ -507,12 +477,7 @@ fn lock(
 ) -> Result<File, ManagedError> {
     let mut options = OpenOptions::new();
     let path = data_dir.join(LOCK);
-    let lock = options
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(path);
+    let lock = options.read(true).write(true).create(true).truncate(false).open(path);
     let mut lock = lock.map_err(&unusable)?;
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
@@ -520,17 +485,12 @@ fn lock(
             let mut pid = String::new();
             let _ = lock.read_to_string(&mut pid);
             let pid = pid.trim().to_owned();
-            return Err(ManagedError::InUse {
-                path: data_dir.to_owned(),
-                pid,
-            });
+            return Err(ManagedError::InUse { path: data_dir.to_owned(), pid });
         }
         Err(error) => return Err(unusable(error.into())),
     }
     let write_pid = lock.set_len(0).and_then(|()| lock.rewind());
-    write_pid
-        .and_then(|()| writeln!(lock, "{}", std::process::id()))
-        .map_err(unusable)?;
+    write_pid.and_then(|()| writeln!(lock, "{}", std::process::id())).map_err(unusable)?;
     Ok(lock)
 }
 
@@ -546,10 +506,7 @@ fn socket_path(data_dir: &Path, dir: &File) -> PathBuf {
 
 /// Nobody is at the socket: it is not there, or a dead process left it.
 fn gone(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
-    )
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
 /// Whether the process lives, works in this directory and is a server by its name, `program`'s if
@@ -571,9 +528,7 @@ fn port_is_free(port: u16) -> bool {
 
 fn free_port() -> Result<u16, ManagedError> {
     let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-    let port = bound
-        .and_then(|listener| listener.local_addr())
-        .map(|address| address.port());
+    let port = bound.and_then(|listener| listener.local_addr()).map(|address| address.port());
     port.map_err(|_| ManagedError::PortTaken { port: 0 })
 }
 
@@ -588,16 +543,11 @@ fn find_program(named: Option<&Path>) -> Result<PathBuf, ManagedError> {
     };
     for name in names {
         if name.components().count() > 1 {
-            return name.canonicalize().map_err(|error| ManagedError::Program {
-                program: name.to_owned(),
-                error,
-            });
+            return name
+                .canonicalize()
+                .map_err(|error| ManagedError::Program { program: name.to_owned(), error });
         }
-        if let Some(found) = dirs
-            .iter()
-            .map(|dir| dir.join(name))
-            .find(|path| path.is_file())
-        {
+        if let Some(found) = dirs.iter().map(|dir| dir.join(name)).find(|path| path.is_file()) {
             return Ok(found);
         }
     }
@@ -605,26 +555,16 @@ fn find_program(named: Option<&Path>) -> Result<PathBuf, ManagedError> {
 }
 
 async fn check_version(program: &Path) -> Result<(), ManagedError> {
-    let output = Command::new(program)
-        .arg("--version")
-        .stdin(Stdio::null())
-        .output()
-        .await;
+    let output = Command::new(program).arg("--version").stdin(Stdio::null()).output().await;
     let output = output
-        .map_err(|error| ManagedError::Program {
-            program: program.to_owned(),
-            error,
-        })?
+        .map_err(|error| ManagedError::Program { program: program.to_owned(), error })?
         .stdout;
     let text = String::from_utf8_lossy(&output);
     match version_of(&text) {
         Some(version) if version >= audit::VERSION_MIN => Ok(()),
         _ => {
             let version = text.trim().to_owned();
-            Err(ManagedError::TooOld {
-                program: program.to_owned(),
-                version,
-            })
+            Err(ManagedError::TooOld { program: program.to_owned(), version })
         }
     }
 }
@@ -632,19 +572,24 @@ async fn check_version(program: &Path) -> Result<(), ManagedError> {
 /// From `Redis server v=7.0.15 sha=...`; Valkey counts on from 7.2.
 fn version_of(text: &str) -> Option<(u32, u32)> {
     let mut words = text.split_whitespace();
-    audit::version_of(words.find_map(|word| word.strip_prefix("v="))?)
+    text::version_of(words.find_map(|word| word.strip_prefix("v="))?)
 }
 
+/// The last lines: the file may be long, since nobody rotates it.
 fn tail(path: &Path) -> String {
-    let text = std::fs::read(path).unwrap_or_default();
+    const BYTES_MAX: u64 = 4096;
+    let end = || -> io::Result<Vec<u8>> {
+        let mut file = File::open(path)?;
+        let length = file.metadata()?.len();
+        file.seek(io::SeekFrom::Start(length.saturating_sub(BYTES_MAX)))?;
+        let mut end = Vec::new();
+        file.take(BYTES_MAX).read_to_end(&mut end)?;
+        Ok(end)
+    };
+    let text = end().unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().collect();
-    let last: Vec<String> = lines
-        .iter()
-        .rev()
-        .take(5)
-        .map(|line| format!("  {line}"))
-        .collect();
+    let last: Vec<String> = lines.iter().rev().take(5).map(|line| format!("  {line}")).collect();
     last.into_iter().rev().collect::<Vec<_>>().join("\n")
 }
 

@@ -4,7 +4,10 @@
 //! Each right has a probe: a call that `lua/probe.lua` makes where Redis lets no write through. A
 //! user who may not make it is told so; one who may changes nothing.
 
-use super::{Finding, Severity, one_line};
+use crate::domain::text::one_line;
+use crate::store::facts::{Facts, Probed};
+
+use super::{Finding, Severity};
 
 /// Keys and channels that the probes name.
 const OURS: &str = "delay_broker_queue:{delay_broker_audit}";
@@ -49,6 +52,7 @@ pub const PROBES: &[Probe] = probes! {
     "LREM K 1 e" "+lrem" KEYS;
     "LSET K 0 e" "+lset" KEYS;
     "LTRIM K 0 1" "+ltrim" KEYS;
+    "MEMORY USAGE K SAMPLES 1" "+memory|usage" KEYS;
     "PEXPIRE K 1" "+pexpire" KEYS;
     "PING" "+ping" "";
     "PTTL K" "+pttl" KEYS;
@@ -71,29 +75,36 @@ pub const PROBES: &[Probe] = probes! {
     "ZCOUNT K 0 1" "+zcount" KEYS;
     "ZRANGE K 0 1" "+zrange" KEYS;
     "ZRANGEBYSCORE K 0 1" "+zrangebyscore" KEYS;
+    "ZRANK K m" "+zrank" KEYS;
     "ZREM K m" "+zrem" KEYS;
     "ZREMRANGEBYRANK K 0 1" "+zremrangebyrank" KEYS;
     "ZSCORE K m" "+zscore" KEYS;
 };
 
 /// What cannot be called from a script, and so stops none: running one shows the first two.
-pub const BESIDE: [&str; 6] = [
-    "+evalsha",
-    "+script|load",
-    "+script|exists",
-    "+subscribe",
-    "+psubscribe",
-    "+client|id",
-];
+pub const BESIDE: [&str; 6] =
+    ["+evalsha", "+script|load", "+script|exists", "+subscribe", "+psubscribe", "+client|id"];
 
 /// A pattern can be subscribed to only by who has the right to the very same pattern.
 const SUBSCRIBED: &str = "&redisson_delay_queue_channel:* (with exactly this pattern)";
 
 /// Rights besides those without which something is late or refused, and nothing is damaged: no
-/// script calls them.
-const HARMLESS: [&str; 8] = [
-    "+info", "+ping", "+sadd", "+scan", "+select", "+sscan", HEARTBEATS, SUBSCRIBED,
+/// script calls them, or it goes on without.
+const HARMLESS: [&str; 10] = [
+    "+info",
+    GONE_WITHOUT[0],
+    "+ping",
+    "+sadd",
+    "+scan",
+    "+select",
+    "+sscan",
+    GONE_WITHOUT[1],
+    HEARTBEATS,
+    SUBSCRIBED,
 ];
+/// Where scripts may not ask for the size of a head or for the rank of a member, they search the
+/// head's score, or read it.
+const GONE_WITHOUT: [&str; 2] = ["+memory|usage", "+zrank"];
 
 /// What is known of the rights of a user.
 #[derive(Debug, PartialEq, Eq)]
@@ -102,6 +113,36 @@ pub enum Rights {
     Missing(Vec<&'static str>),
     /// Why nothing is known.
     Unknown(String),
+}
+
+impl Rights {
+    /// What the answers say of the rights of a user, if the URL names one.
+    pub fn of(facts: &Facts, user: Option<&str>) -> Self {
+        let mut missing: Vec<&'static str> =
+            lacked_by_subscription(&facts.subscription).into_iter().collect();
+        // Without a user of its own a connection has all rights, but for rare exceptions.
+        let unknown = |why: &str| match user {
+            Some(_) => Self::Unknown(why.to_owned()),
+            None => Self::Missing(Vec::new()),
+        };
+        match &facts.probes {
+            Probed::Unasked if missing.is_empty() => {
+                return unknown("Redis before 7.0 cannot be asked without writing");
+            }
+            Probed::Unasked => {}
+            Probed::Refused(words) => match lacked_by_call(words) {
+                Some(right) => missing.push(right),
+                None => return unknown(words),
+            },
+            Probed::Each(words) => {
+                let lacked = PROBES.iter().zip(words);
+                missing.extend(lacked.filter_map(|(probe, words)| probe.lacks(words)));
+            }
+        }
+        missing.sort_unstable();
+        missing.dedup();
+        Self::Missing(missing)
+    }
 }
 
 impl Probe {
@@ -119,16 +160,8 @@ impl Probe {
     /// What a user lacks who got this error, if it is one of missing rights.
     pub fn lacks(&self, error: &str) -> Option<&'static str> {
         // Redis 7.0 and 6.2, newer ones; a command that was renamed or taken away.
-        let commands = [
-            "can't run this command",
-            "permissions to run",
-            "nknown Redis command",
-        ];
-        let places = [
-            "keys mentioned",
-            "channel mentioned",
-            "permissions to access",
-        ];
+        let commands = ["can't run this command", "permissions to run", "nknown Redis command"];
+        let places = ["keys mentioned", "channel mentioned", "permissions to access"];
         let says = |parts: &[&str]| parts.iter().any(|part| error.contains(part));
         if says(&commands) {
             Some(self.command)
@@ -146,9 +179,7 @@ pub fn lacked_by_call(error: &str) -> Option<&'static str> {
     if !error.starts_with("NOPERM") {
         return None;
     }
-    [("'script", "+script|load"), ("'evalsha'", "+evalsha")]
-        .into_iter()
-        .find_map(right)
+    [("'script", "+script|load"), ("'evalsha'", "+evalsha")].into_iter().find_map(right)
 }
 
 /// What a user lacks who may not subscribe, from the command and Redis's words.
@@ -186,42 +217,27 @@ pub(super) fn finding(rights: &Rights, user: Option<&str>) -> Option<Finding> {
     let harmless = |right| BESIDE.contains(right) || HARMLESS.contains(right);
     let damage = missing.iter().any(|right| !harmless(right));
     let (severity, harm) = if damage {
-        (
-            Severity::Refuse,
-            "scripts would stop in their middle, with half of their work done",
-        )
+        (Severity::Refuse, "scripts would stop halfway, with half of their work done")
     } else {
         (
             Severity::Warn,
-            "commands are refused, or deliveries late by up to a second",
+            "commands are refused, scripts take longer, or deliveries are late by up to a second",
         )
     };
     let (named, line) = match user {
-        Some(user) => (
-            format!("the user '{}'", one_line(user)),
-            acl_line(&one_line(user)),
-        ),
-        None => (
-            "the user 'default'".to_owned(),
-            format!("{} >password", acl_line("broker")),
-        ),
+        Some(user) => (format!("the user '{}'", one_line(user)), acl_line(&one_line(user))),
+        None => ("the user 'default'".to_owned(), format!("{} >password", acl_line("broker"))),
     };
-    let text = format!(
-        "{named} lacks {}: {harm}; what the broker needs: {line}",
-        missing.join(" ")
-    );
-    Some(Finding {
-        word: "acl",
-        severity,
-        text,
-    })
+    let text =
+        format!("{named} lacks {}: {harm}; what the broker needs: {line}", missing.join(" "));
+    Some(Finding { word: "acl", severity, text })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use regex::Regex;
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeSet, HashMap};
     use std::path::Path;
 
     fn calls(dir: &str, ending: &str, pattern: &str) -> BTreeSet<String> {
@@ -243,18 +259,12 @@ mod tests {
     #[test]
     fn the_table_is_what_is_called() {
         let in_scripts = calls("lua", "lua", r"redis\.p?call\('([A-Z]+)'");
-        let direct = calls("src/store", "rs", r#"\.(?:send|command)\(\s*"([A-Z]+)""#);
-        // What the client library sends for itself.
-        let of_fred = [
-            "PING",
-            "SELECT",
-            "INFO",
-            "CLIENT",
-            "SUBSCRIBE",
-            "PSUBSCRIBE",
-        ];
+        let mut direct = calls("src/store", "rs", r#"\.command\(\s*"([A-Z]+)""#);
+        direct.extend(calls("src/store/link", "rs", r#"b"(EVALSHA|SCRIPT|TIME|PING)""#));
+        // What the links send for themselves; AUTH and HELLO need no right.
+        let of_links = ["PING", "SELECT", "INFO", "CLIENT", "SUBSCRIBE", "PSUBSCRIBE"];
         let mut called: BTreeSet<String> = in_scripts.union(&direct).cloned().collect();
-        called.extend(of_fred.map(str::to_lowercase));
+        called.extend(of_links.map(str::to_lowercase));
         // Told of by the audit where it is refused, or only asked more with it: not needed.
         for needless in ["config", "pubsub"] {
             assert!(called.remove(needless));
@@ -267,7 +277,7 @@ mod tests {
         assert_eq!(granted, called);
         let lacking_harms = |right: &&str| {
             let name = right.strip_prefix('+').unwrap_or_default();
-            in_scripts.contains(name.split('|').next().unwrap())
+            !GONE_WITHOUT.contains(right) && in_scripts.contains(name.split('|').next().unwrap())
         };
         let mut harmless = HARMLESS.iter().chain(&BESIDE);
         assert_eq!(harmless.find(|right| lacking_harms(right)), None);
@@ -276,8 +286,10 @@ mod tests {
     #[test]
     fn a_probe_asks_for_its_command() {
         for probe in PROBES {
-            let name = probe.words().split(' ').next().unwrap().to_lowercase();
-            assert_eq!(probe.command, format!("+{name}"));
+            // The subcommand too, where only that is granted.
+            let words = probe.words().to_lowercase().replacen(' ', "|", 1);
+            let mut granted = probe.command.trim_start_matches('+').split('|');
+            assert!(granted.all(|word| words.split(['|', ' ']).any(|asked| asked == word)));
         }
     }
 
@@ -285,10 +297,7 @@ mod tests {
     fn lacks() {
         let probe = &PROBES[0];
         for (error, right) in [
-            (
-                "ERR The user executing the script can't run this command or subcommand",
-                "+del",
-            ),
+            ("ERR The user executing the script can't run this command or subcommand", "+del"),
             (
                 "NOPERM ACL failure in script: User u has no permissions to run the 'del' command",
                 "+del",
@@ -299,14 +308,8 @@ mod tests {
                  in the command arguments",
                 KEYS,
             ),
-            (
-                "NOPERM ACL failure in script: No permissions to access a key",
-                KEYS,
-            ),
-            (
-                "ERR Write commands are not allowed from read-only scripts.",
-                "",
-            ),
+            ("NOPERM ACL failure in script: No permissions to access a key", KEYS),
+            ("ERR Write commands are not allowed from read-only scripts.", ""),
             ("", ""),
         ] {
             assert_eq!(probe.lacks(error).unwrap_or_default(), right, "{error}");
@@ -320,34 +323,53 @@ mod tests {
                 "NOPERM this user has no permissions to run the 'script|load' command",
                 "+script|load",
             ),
-            (
-                "NOPERM this user has no permissions to run the 'evalsha' command",
-                "+evalsha",
-            ),
+            ("NOPERM this user has no permissions to run the 'evalsha' command", "+evalsha"),
             ("ERR Error compiling script", ""),
         ] {
             assert_eq!(lacked_by_call(error).unwrap_or_default(), right);
         }
         for (error, right) in [
-            (
-                "PSUBSCRIBE NOPERM ... to run the 'psubscribe' command",
-                "+psubscribe",
-            ),
-            (
-                "PSUBSCRIBE NOPERM ... to access one of the channels used",
-                SUBSCRIBED,
-            ),
-            (
-                "SUBSCRIBE NOPERM ... to run the 'subscribe' command",
-                "+subscribe",
-            ),
-            (
-                "SUBSCRIBE NOPERM ... to access one of the channels used",
-                HEARTBEATS,
-            ),
+            ("PSUBSCRIBE NOPERM ... to run the 'psubscribe' command", "+psubscribe"),
+            ("PSUBSCRIBE NOPERM ... to access one of the channels used", SUBSCRIBED),
+            ("SUBSCRIBE NOPERM ... to run the 'subscribe' command", "+subscribe"),
+            ("SUBSCRIBE NOPERM ... to access one of the channels used", HEARTBEATS),
             ("", ""),
         ] {
             assert_eq!(lacked_by_subscription(error).unwrap_or_default(), right);
+        }
+    }
+
+    /// Each row: the user, the refused subscription, what became of the probes, and what is missing
+    /// ("?" and why, where that is not known).
+    #[test]
+    fn rights_from_answers() {
+        let each =
+            |words: &str| Probed::Each(PROBES.iter().map(|_| words.to_owned()).take(1).collect());
+        let refused = |words: &str| Probed::Refused(words.to_owned());
+        let psubscribe = "PSUBSCRIBE NOPERM ... to run the 'psubscribe' command";
+        for (user, subscription, probes, expected) in [
+            (None, "", each(""), ""),
+            (Some("app"), "", each("ERR can't run this command"), "+del"),
+            (Some("app"), psubscribe, each("ERR can't run this command"), "+del +psubscribe"),
+            (None, "", refused("ERR what"), ""),
+            (Some("app"), "", refused("ERR what"), "? ERR what"),
+            (None, "", refused("NOPERM ... the 'evalsha' command"), "+evalsha"),
+            (
+                Some("app"),
+                "",
+                Probed::Unasked,
+                "? Redis before 7.0 cannot be asked without writing",
+            ),
+            (Some("app"), psubscribe, Probed::Unasked, "+psubscribe"),
+        ] {
+            let (info, config) = (Ok(HashMap::new()), Ok(HashMap::new()));
+            let (round_trips_us, subscription) = (Vec::new(), subscription.to_owned());
+            let facts = Facts { info, config, round_trips_us, subscription, probes };
+            let seen = match Rights::of(&facts, user) {
+                Rights::Missing(missing) => missing.join(" "),
+                Rights::Unknown(why) => format!("? {why}"),
+            };
+            assert_eq!(seen, expected, "{facts:?}");
         }
     }
 
@@ -360,16 +382,10 @@ mod tests {
         assert_eq!(text(&[], None), None);
         let (severity, line) = text(&["+psubscribe", HEARTBEATS], Some("app")).unwrap();
         assert_eq!(severity, Severity::Warn);
-        assert!(
-            line.starts_with("the user 'app' lacks +psubscribe &delay_broker_heart"),
-            "{line}"
-        );
+        assert!(line.starts_with("the user 'app' lacks +psubscribe &delay_broker_heart"), "{line}");
         assert!(line.ends_with(&acl_line("app")), "{line}");
         let (severity, line) = text(&["+zadd"], None).unwrap();
         assert_eq!(severity, Severity::Refuse);
-        assert!(
-            line.contains("ACL SETUSER broker on") && line.ends_with(" >password"),
-            "{line}"
-        );
+        assert!(line.contains("ACL SETUSER broker on") && line.ends_with(" >password"), "{line}");
     }
 }

@@ -7,23 +7,31 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::Notify;
 
+use crate::audit::rights::PROBES;
 use crate::audit::{Finding, Severity, WORDS, findings};
 use crate::broker::Broker;
 use crate::config;
+use crate::domain::text::one_line;
+use crate::store::facts::Facts;
 
 /// One audit takes a few round trips; beyond this it is given up and begun anew.
 const AUDIT_WITHIN: Duration = Duration::from_secs(5);
 const AUDIT_EVERY: Duration = Duration::from_secs(60);
 /// After an audit that could not be done.
 const AUDIT_AGAIN: Duration = Duration::from_secs(1);
+/// Where there was no audit, or it may not ask.
+const UNKNOWN: &str = "unknown";
 
 /// What is known of the last audit.
 pub struct Audited {
     mode: config::Audit,
     /// `None` before the first one.
     last: RefCell<Option<Vec<Finding>>>,
+    /// Version and role of Redis.
+    seen: RefCell<(String, String)>,
     done: Notify,
     serving: Cell<bool>,
 }
@@ -33,6 +41,7 @@ impl Audited {
         Self {
             mode,
             last: RefCell::default(),
+            seen: RefCell::new((UNKNOWN.into(), UNKNOWN.into())),
             done: Notify::new(),
             serving: Cell::new(false),
         }
@@ -54,13 +63,9 @@ impl Audited {
     /// Why this Redis must not be used, a line for each finding; `None` if it may be.
     pub fn refusal(&self) -> Option<String> {
         let last = self.last.borrow();
-        let lines = last
-            .iter()
-            .flatten()
-            .filter(|finding| self.refuses(finding));
-        let lines: Vec<String> = lines
-            .map(|finding| format!("{}: {}", finding.word, finding.text))
-            .collect();
+        let lines = last.iter().flatten().filter(|finding| self.refuses(finding));
+        let lines: Vec<String> =
+            lines.map(|finding| format!("{}: {}", finding.word, finding.text)).collect();
         (!lines.is_empty()).then(|| lines.join("\n"))
     }
 
@@ -69,6 +74,22 @@ impl Audited {
         let last = self.last.borrow();
         let words: Vec<&str> = last.iter().flatten().map(|finding| finding.word).collect();
         words.join(",")
+    }
+
+    /// Version and role of Redis, as the last audit found them.
+    pub fn seen(&self) -> (String, String) {
+        self.seen.borrow().clone()
+    }
+
+    fn saw(&self, facts: &Facts) {
+        let field = |name: &str| facts.info.as_ref().ok()?.get(name).map(|text| one_line(text));
+        let version = match field("valkey_version") {
+            Some(valkey) => Some(format!("Valkey {valkey}")),
+            None => field("redis_version").map(|redis| format!("Redis {redis}")),
+        };
+        let unknown = || UNKNOWN.to_owned();
+        let role = field("role").unwrap_or_else(unknown);
+        self.seen.replace((version.unwrap_or_else(unknown), role));
     }
 
     fn refuses(&self, finding: &Finding) -> bool {
@@ -93,10 +114,7 @@ impl Audited {
         }
         for finding in &before {
             if found.iter().all(|other| other.word != finding.word) {
-                tracing::info!(
-                    finding = finding.word,
-                    "the audit of Redis finds this no more"
-                );
+                tracing::info!(finding = finding.word, "the audit of Redis no longer finds this");
             }
         }
         self.last.replace(Some(found));
@@ -116,12 +134,14 @@ pub(super) async fn audit(broker: Rc<Broker>, user: Option<String>) {
     if broker.audited.mode == config::Audit::Off {
         return;
     }
+    let probes: Vec<Bytes> = PROBES.iter().map(|probe| probe.words().into()).collect();
     loop {
         let connections = broker.store.connections();
-        let facts = broker.store.facts(&broker.subscription, user.as_deref());
+        let facts = broker.store.facts(&broker.subscription, &probes);
         let pause = match tokio::time::timeout(AUDIT_WITHIN, facts).await {
             Ok(Ok(facts)) => {
-                let found = findings(&facts);
+                broker.audited.saw(&facts);
+                let found = findings(&facts, user.as_deref());
                 show(&found);
                 broker.audited.found(found);
                 AUDIT_EVERY

@@ -1,61 +1,121 @@
 //! This broker among all that share a Redis: a random token, and a claimed node number for its ids.
 
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::broker::Broker;
-use crate::snowflake::{NODES, Snowflake};
+use crate::domain::snowflake::{NODES, Snowflake};
+use crate::store::StoreError;
 
-/// A node number is claimed for so long, and refreshed long before.
-const NODE_EXPIRY: Duration = Duration::from_secs(60);
-const NODE_REFRESH: Duration = Duration::from_secs(15);
+/// A claim is refreshed so often while it lasts.
+const REFRESHES: u32 = 4;
+/// Ids may run so far before Redis's clock, and no further: others would not take them for ours.
+const AHEAD_MAX_MS: u64 = 43_200_000;
 
 /// Claims a node number and holds on to it, for ever; without one nothing is stored.
-pub(super) async fn hold_node(broker: Rc<Broker>, ids: Rc<Snowflake>, token: String) {
-    let expiry_ms = NODE_EXPIRY.as_millis() as u64;
-    let mut node = u64::from_str_radix(token.get(..8).unwrap_or("0"), 16).unwrap_or(0) % NODES;
-    let mut held: Option<Instant> = None;
-    let mut tried = 0;
+pub(super) async fn hold_node(broker: Rc<Broker>, ids: Rc<Snowflake>) {
+    let claim_ms = broker.config().redis.node_claim_ms;
+    let start = broker.token.get(..8).unwrap_or("0");
+    let mut node = u64::from_str_radix(start, 16).unwrap_or(0) % NODES;
+    let (mut begun, mut tried, mut passed_over) = (false, 0, None);
     loop {
-        let asked = Instant::now();
-        let pause = match broker.store.node(node, &token, expiry_ms).await {
-            Ok(true) => {
-                if held.replace(asked).is_none() {
-                    ids.set_node(node);
-                    broker.offers.set_closed(None);
-                }
-                NODE_REFRESH
+        let pause = match claim(&broker, &ids, node, claim_ms, &mut begun).await {
+            Ok(Some(until_ms)) => {
+                ids.set_node(node);
+                broker.offers.open_until(until_ms);
+                passed_over = None;
+                Duration::from_millis(claim_ms) / REFRESHES
             }
-            Ok(false) => {
-                held = None;
+            taken @ (Ok(None) | Err(StoreError::WrongType { .. })) => {
+                if let (Err(StoreError::WrongType { key }), None) = (taken, &passed_over) {
+                    tracing::warn!(key, "the key of a node number holds another type: passed over");
+                    passed_over = Some(key);
+                }
                 tried += 1;
                 node = (node + 1) % NODES;
-                broker.offers.set_closed(Some(format!(
-                    "no node number is free: {NODES} brokers use this Redis, or did within {}s",
-                    NODE_EXPIRY.as_secs()
-                )));
-                if tried % NODES == 0 {
-                    Duration::from_secs(1)
-                } else {
-                    Duration::ZERO
+                let mut why = format!(
+                    "no node number is free: {NODES} brokers use this Redis, or did within \
+                     {claim_ms} ms"
+                );
+                if let Some(key) = &passed_over {
+                    why += &format!("; and keys such as {key} hold another type");
                 }
+                broker.offers.close(why);
+                if tried % NODES == 0 { Duration::from_secs(1) } else { Duration::ZERO }
             }
             Err(error) => {
-                if held.is_none() {
-                    broker.offers.set_closed(Some(error.to_string()));
-                }
-                // Held as long as the claim lasts, with room for a call on its way.
-                if held.is_some_and(|held| held.elapsed() + NODE_REFRESH > NODE_EXPIRY) {
-                    held = None;
-                    let why = format!("the claim of a node number could not be refreshed: {error}");
-                    broker.offers.set_closed(Some(why));
+                if broker.offers.claim_is_over() {
+                    broker.offers.close(error.to_string());
                 }
                 Duration::from_millis(50)
             }
         };
-        // A Redis that is back may not know of the claim any more.
-        let _ = tokio::time::timeout(pause, broker.store.comes_up()).await;
+        tokio::select! {
+            biased;
+            () = broker.offers.claim_ended() => {}
+            // A Redis that is back may not know of the claim any more.
+            _ = tokio::time::timeout(pause, broker.store.comes_up()) => {}
+        }
     }
+}
+
+/// Until when this number is ours, in ms of Redis's time; nothing if it is another broker's.
+async fn claim(
+    broker: &Broker,
+    ids: &Snowflake,
+    node: u64,
+    claim_ms: u64,
+    begun: &mut bool,
+) -> Result<Option<u64>, StoreError> {
+    let claimed = broker.store.node(node, &broker.token, claim_ms).await;
+    if let Err(StoreError::WrongType { key }) = &claimed {
+        tracing::warn!(key, "a key of a node number holds another type; the next one is taken");
+    }
+    let Some(now_ms) = claimed? else {
+        return Ok(None);
+    };
+    if !*begun {
+        begin(broker, ids, now_ms, claim_ms).await?;
+        *begun = true;
+    }
+    // A hint: it counts where Redis's clock steps back and a broker starts after that.
+    let _ = broker.store.note_id_time(now_ms.max(ids.last_ms())).await;
+    Ok(Some(now_ms + claim_ms))
+}
+
+/// Ids go on behind those of earlier brokers, also where Redis's clock has stepped back since.
+async fn begin(
+    broker: &Broker,
+    ids: &Snowflake,
+    now_ms: u64,
+    claim_ms: u64,
+) -> Result<(), StoreError> {
+    let noted_ms = match broker.store.noted_id_time().await {
+        Err(StoreError::WrongType { key }) => {
+            tracing::warn!(key, "the time of the last ids cannot be read");
+            return Ok(());
+        }
+        noted => noted?,
+    };
+    // Up to the next note others gave ids, too.
+    let behind_ms = noted_ms + claim_ms;
+    if noted_ms <= now_ms {
+        return Ok(());
+    }
+    if behind_ms > now_ms + AHEAD_MAX_MS {
+        tracing::warn!(
+            noted_ms,
+            now_ms,
+            "the noted time of ids is too far ahead for ids to continue after it"
+        );
+        return Ok(());
+    }
+    tracing::warn!(
+        ahead_ms = behind_ms - now_ms,
+        "Redis's clock has stepped back; ids continue after those that were given before"
+    );
+    ids.not_before(behind_ms);
+    Ok(())
 }
 
 /// 16 random hexadecimal digits: this broker among all that share a Redis.
@@ -63,7 +123,8 @@ pub(super) fn token() -> String {
     let mut bytes = [0_u8; 8];
     // Without randomness the process number and the time must do.
     if rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).is_err() {
-        bytes = (crate::clock::monotonic_us() ^ u64::from(std::process::id()) << 40).to_be_bytes();
+        bytes = (crate::store::clock::monotonic_us() ^ u64::from(std::process::id()) << 40)
+            .to_be_bytes();
     }
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(bytes)
 }

@@ -11,18 +11,22 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 
-use crate::config::{Config, Secret};
-use crate::encoding::{Encoding, WORDS};
-use crate::queue::{Due, MessageName, MessageRef, QueueName, QueueRules, Shown};
+use crate::config::Config;
+use crate::domain::encoding::{Encoding, WORDS};
+use crate::domain::queue::{Due, MessageName, MessageRef, QueueName, QueueRules, Shown};
 use crate::resp::Request;
 
-use super::Spec;
+use super::gate::Access;
+use super::spec::Spec;
 
-/// COUNT of commands that page: what it is without, and at most.
-pub const COUNT_DEFAULT: usize = 10;
-pub const COUNT_MAX: u64 = 1_000;
+/// COUNT of commands that page: by default, and at most.
+const COUNT_DEFAULT: usize = 10;
+const COUNT_MAX: u64 = 1_000;
+/// Bytes; the longest name of a queue, each byte of it escaped, is less.
+const PATTERNS_MAX: usize = 4 * 1024;
 
-/// What arguments may be; made from the configuration, shared by all connections.
+/// The limits of arguments, and who may run commands; made from the configuration, shared by all
+/// connections.
 #[derive(Debug)]
 pub struct Rules {
     pub queue: QueueRules,
@@ -33,21 +37,13 @@ pub struct Rules {
     pub moffer_bytes_max: usize,
     /// Of queues that have one of their own.
     pub encodings: HashMap<Vec<u8>, Encoding>,
-    pub password: Option<Secret>,
-    /// By place in the table of commands.
-    pub(super) disabled: Vec<bool>,
+    pub access: Access,
 }
 
 impl Rules {
     /// `cluster`: the backing Redis is a Cluster, which narrows the names that queues may have.
     pub fn new(config: &Config, cluster: bool) -> Rc<Self> {
-        let (limits, server) = (&config.limits, &config.server);
-        let disabled = |name: &str| {
-            server
-                .disabled_commands
-                .iter()
-                .any(|d| d.eq_ignore_ascii_case(name))
-        };
+        let limits = &config.limits;
         Rc::new(Self {
             queue: QueueRules {
                 bytes_max: limits.queue_name_bytes_max,
@@ -65,12 +61,33 @@ impl Rules {
                 .filter(|queue| queue.encoding != Encoding::Raw)
                 .map(|queue| (queue.name.clone().into_bytes(), queue.encoding))
                 .collect(),
-            password: server.password.clone(),
-            disabled: super::TABLE
-                .iter()
-                .map(|spec| disabled(spec.name))
-                .collect(),
+            access: Access::new(&config.server),
         })
+    }
+}
+
+/// The options of a command that shows or takes many.
+#[derive(Debug, Default, PartialEq)]
+pub struct Page {
+    count: Option<usize>,
+    cursor: Option<Bytes>,
+    pub pattern: Option<Bytes>,
+    pub decode: bool,
+}
+
+impl Page {
+    /// The most that it may have.
+    pub fn count(&self) -> usize {
+        self.count_or(COUNT_DEFAULT)
+    }
+
+    pub fn count_or(&self, default: usize) -> usize {
+        self.count.unwrap_or(default)
+    }
+
+    /// As an earlier reply gave it; `None` = from the start.
+    pub fn cursor(&self) -> Option<Bytes> {
+        self.cursor.clone().filter(|cursor| !cursor.is_empty() && cursor != "0")
     }
 }
 
@@ -83,23 +100,21 @@ pub struct ArgError {
 
 impl ArgError {
     pub fn new(code: &'static str, text: impl fmt::Display) -> Self {
-        Self {
-            code,
-            text: text.to_string(),
-        }
+        Self { code, text: text.to_string() }
     }
 
-    /// An `ERR`: syntax, and what has no code of its own.
+    pub fn code(&self) -> &'static str {
+        self.code
+    }
+
+    /// An `ERR`: syntax, and errors without a code of their own.
     pub fn plain(text: impl fmt::Display) -> Self {
         Self::new("ERR", text)
     }
 
     /// The same error, saying which message of a batch it is about (1 is the first).
     pub fn of_message(self, number: usize) -> Self {
-        Self {
-            text: format!("message {number}: {}", self.text),
-            ..self
-        }
+        Self { text: format!("message {number}: {}", self.text), ..self }
     }
 }
 
@@ -120,12 +135,7 @@ pub struct Args<'a, 'r> {
 
 impl<'a, 'r> Args<'a, 'r> {
     pub fn new(request: Request<'a>, spec: &'static Spec, rules: &'r Rules) -> Self {
-        Self {
-            request,
-            at: 1,
-            spec,
-            rules,
-        }
+        Self { request, at: 1, spec, rules }
     }
 
     pub fn left(&self) -> usize {
@@ -145,10 +155,7 @@ impl<'a, 'r> Args<'a, 'r> {
 
     /// Takes the next argument if it is this word, in any case.
     pub fn takes(&mut self, word: &str) -> bool {
-        let taken = self
-            .request
-            .get(self.at)
-            .is_some_and(|value| is(value, word));
+        let taken = self.request.get(self.at).is_some_and(|value| is(value, word));
         self.at += usize::from(taken);
         taken
     }
@@ -160,9 +167,7 @@ impl<'a, 'r> Args<'a, 'r> {
     }
 
     pub fn queue(&mut self) -> Result<QueueName, ArgError> {
-        Ok(QueueName::trusted(Bytes::copy_from_slice(
-            self.queue_bytes()?,
-        )))
+        Ok(QueueName::trusted(Bytes::copy_from_slice(self.queue_bytes()?)))
     }
 
     /// Checked like `queue`, without a copy.
@@ -208,7 +213,7 @@ impl<'a, 'r> Args<'a, 'r> {
         })
     }
 
-    /// The encoding that holds for a queue: what `AS` said, else what the configuration says.
+    /// The encoding for a queue: that of `AS`, else that of the configuration.
     pub fn encoding_of(&self, queue: &[u8], said: Option<Encoding>) -> Encoding {
         let configured = || self.rules.encodings.get(queue).copied();
         said.or_else(configured).unwrap_or_default()
@@ -264,31 +269,38 @@ impl<'a, 'r> Args<'a, 'r> {
     pub fn count(&mut self, allowed: RangeInclusive<u64>) -> Result<u64, ArgError> {
         let raw = self.value_of("COUNT")?;
         let (least, most) = (*allowed.start(), *allowed.end());
-        integer(raw)
-            .filter(|count| allowed.contains(count))
-            .ok_or_else(|| {
-                let raw = Shown(raw);
-                match most {
-                    u64::MAX => ArgError::plain(format_args!("COUNT {raw} must be a whole number")),
-                    _ => ArgError::plain(format_args!(
-                        "COUNT {raw} must be a whole number from {least} to {most}"
-                    )),
-                }
-            })
+        integer(raw).filter(|count| allowed.contains(count)).ok_or_else(|| {
+            let raw = Shown(raw);
+            match most {
+                u64::MAX => ArgError::plain(format_args!("COUNT {raw} must be a whole number")),
+                _ => ArgError::plain(format_args!(
+                    "COUNT {raw} must be a whole number from {least} to {most}"
+                )),
+            }
+        })
     }
 
-    /// `[COUNT n]` and nothing else: how the pages of most commands are asked for.
-    pub fn only_count(&mut self) -> Result<usize, ArgError> {
-        match self.option() {
-            None => Ok(COUNT_DEFAULT),
-            Some(option) if is(option, "COUNT") => self.page(),
-            Some(option) => Err(self.unexpected(option)),
+    /// All that is left as options of a command that shows or takes many, each once at most.
+    /// `allowed`: the options of this command.
+    pub fn page(&mut self, allowed: &[&str]) -> Result<Page, ArgError> {
+        let mut page = Page::default();
+        while let Some(option) = self.option() {
+            let allows = |word: &str| allowed.contains(&word) && is(option, word);
+            if allows("COUNT") && page.count.is_none() {
+                let count = self.count(1..=COUNT_MAX)?;
+                page.count = Some(usize::try_from(count).unwrap_or(COUNT_DEFAULT));
+            } else if allows("CURSOR") && page.cursor.is_none() {
+                page.cursor = Some(Bytes::copy_from_slice(self.value_of("CURSOR")?));
+            } else if allows("MATCH") && page.pattern.is_none() {
+                let value = self.value_of("MATCH")?;
+                page.pattern = Some(self.pattern(value)?);
+            } else if allows("DECODE") && !page.decode {
+                page.decode = true;
+            } else {
+                return Err(self.unexpected(option));
+            }
         }
-    }
-
-    /// The value of `COUNT` where it is the size of a page.
-    pub fn page(&mut self) -> Result<usize, ArgError> {
-        Ok(usize::try_from(self.count(1..=COUNT_MAX)?).unwrap_or(COUNT_DEFAULT))
+        Ok(page)
     }
 
     /// All that is left, kept.
@@ -297,12 +309,32 @@ impl<'a, 'r> Args<'a, 'r> {
         rest.map(Bytes::copy_from_slice).collect()
     }
 
+    /// Patterns of one command, kept. To match one takes its length times that of a name.
+    pub fn patterns(&self, values: impl Iterator<Item = &'a [u8]>) -> Result<Vec<Bytes>, ArgError> {
+        let mut bytes = 0;
+        let each = values.map(|value| {
+            bytes += value.len();
+            match bytes {
+                0..=PATTERNS_MAX => Ok(Bytes::copy_from_slice(value)),
+                _ => Err(ArgError::plain(format_args!(
+                    "pattern {} is too long: the patterns of one command may have {PATTERNS_MAX} \
+                     bytes in total",
+                    Shown(value)
+                ))),
+            }
+        });
+        each.collect()
+    }
+
+    pub fn pattern(&self, value: &'a [u8]) -> Result<Bytes, ArgError> {
+        let mut one = self.patterns(std::iter::once(value))?;
+        Ok(one.pop().unwrap_or_default())
+    }
+
     pub fn unexpected(&self, value: &[u8]) -> ArgError {
         let usage = self.spec.full_usage();
         let value = Shown(value);
-        ArgError::plain(format_args!(
-            "syntax error: unexpected argument {value}; usage: {usage}"
-        ))
+        ArgError::plain(format_args!("syntax error: unexpected argument {value}; usage: {usage}"))
     }
 
     /// Every argument was read; called once for all commands after `parse`.
@@ -322,11 +354,7 @@ pub fn is(value: &[u8], word: &str) -> bool {
 /// A whole number without sign.
 pub fn integer(raw: &[u8]) -> Option<u64> {
     let digits = !raw.is_empty() && raw.iter().all(u8::is_ascii_digit);
-    std::str::from_utf8(raw)
-        .ok()
-        .filter(|_| digits)?
-        .parse()
-        .ok()
+    std::str::from_utf8(raw).ok().filter(|_| digits)?.parse().ok()
 }
 
 pub fn bad_delay(argument: &str, raw: &[u8], rule: impl fmt::Display) -> ArgError {
@@ -340,6 +368,50 @@ pub fn bad_time(argument: &str, raw: &[u8], rule: impl fmt::Display) -> ArgError
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::tests::{read, rules};
+
+    fn page(line: &str, allowed: &[&str]) -> Result<Page, String> {
+        let rules = rules(&[]);
+        read(line, |request| {
+            let page = Args::new(request, &crate::command::dq::peek::SPEC, &rules).page(allowed);
+            page.map_err(|error| error.to_string())
+        })
+    }
+
+    #[test]
+    fn options_of_pages() {
+        let all = ["COUNT", "CURSOR", "MATCH", "DECODE"];
+        let bytes = |text: &'static str| Some(Bytes::from_static(text.as_bytes()));
+        let rows = [
+            ("x", Page::default()),
+            ("x count 7", Page { count: Some(7), ..Page::default() }),
+            (
+                "x CURSOR DECODE decode",
+                Page { cursor: bytes("DECODE"), decode: true, ..Page::default() },
+            ),
+            (
+                "x match a* COUNT 1000",
+                Page { count: Some(1_000), pattern: bytes("a*"), ..Page::default() },
+            ),
+        ];
+        for (line, wanted) in rows {
+            assert_eq!(page(line, &all), Ok(wanted), "{line}");
+        }
+        assert_eq!(page("x", &all).unwrap().count(), 10);
+        for (line, first) in [("x CURSOR 0", true), ("x CURSOR ''", true), ("x CURSOR 00", false)] {
+            assert_eq!(page(line, &all).unwrap().cursor().is_none(), first, "{line}");
+        }
+        for (line, wanted) in [
+            ("x COUNT 1001", "ERR COUNT '1001' must be a whole number from 1 to 1000"),
+            ("x COUNT 1 COUNT 2", "ERR syntax error: unexpected argument 'COUNT'"),
+            ("x DECODE DECODE", "ERR syntax error: unexpected argument 'DECODE'"),
+            ("x CURSOR", "ERR syntax error: CURSOR needs a value"),
+        ] {
+            assert!(page(line, &all).unwrap_err().starts_with(wanted), "{line}");
+        }
+        let other = page("x MATCH a", &["COUNT"]).unwrap_err();
+        assert!(other.starts_with("ERR syntax error: unexpected argument 'MATCH'"), "{other}");
+    }
 
     #[test]
     fn whole_numbers() {

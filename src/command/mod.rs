@@ -1,274 +1,231 @@
 //! Every command: one list, from which come the table of specs, the enum and the one match.
 //!
 //! A command sees no socket and no Redis: arguments in, a [`Run`] out. `parse` does no IO, `run`
-//! sees no bytes. What is the same for all (name, password, number of arguments, leftovers, CLIENT
-//! REPLY) is decided here, once. Adding a command: its file, its `mod` line, its line in the list.
+//! sees no bytes. Rules for all commands (who may, number of arguments, leftovers, CLIENT REPLY)
+//! are decided here and in [`gate`], once. Adding a command: its file, its `mod` line, its line in
+//! the list.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
-use std::fmt;
-use std::ops::RangeInclusive;
 use std::rc::Rc;
 
-use futures_util::future::LocalBoxFuture;
+use bytes::Bytes;
+use futures_util::future::{FutureExt, LocalBoxFuture};
+use tokio_util::sync::CancellationToken;
 
-use crate::broker::{Broker, Ticket};
-use crate::queue::Shown;
+use crate::broker::{Broker, Effect, StoreError, Ticket};
 use crate::resp::{Reply, Request};
-use crate::store::StoreError;
 
-pub mod answer;
 pub mod args;
-mod auth;
-mod basic;
-mod cancel;
-mod clear;
-mod client;
-mod config;
-mod contains;
-mod convert;
-mod fire;
-mod get;
-mod hello;
-mod help;
-mod introspect;
-mod message;
-mod moffer;
-mod offer;
-mod pause;
-mod peek;
-mod poll;
-mod quarantine;
-mod queue_info;
-mod queues;
-mod range;
-mod refused;
-mod remove;
-mod reschedule;
-mod resume;
-mod server_info;
+pub mod caller;
+mod counts;
+pub mod dq;
+pub mod examples;
+mod failure;
+mod gate;
+mod offer_reply;
+pub mod redis;
 pub mod session;
-mod size;
+mod show;
+mod spec;
+mod unknown;
 mod usage;
 
-pub use answer::{Counts, answer};
 pub use args::{ArgError, Args, Rules};
+pub use caller::{Caller, Door, User};
+pub use counts::Counts;
+pub use failure::Failure;
+pub use gate::Access;
+pub use offer_reply::{answer, answer_all};
+pub use redis::multi::Executed;
 pub use session::Session;
+pub use spec::{Categories, Category, Flag, Flags, Group, Kind, MANY, Parse, Spec};
 
 /// The Redis whose behaviour clients may count on, as HELLO and INFO say it.
 const REDIS_VERSION: &str = "7.4.0";
 
-/// For `Spec::args` of commands that take any number.
-const MANY: usize = usize::MAX;
-
-/// What is known about a command before it runs.
-pub struct Spec {
-    /// Upper case.
-    pub name: &'static str,
-    /// What comes after the name; `usage.rs` says the grammar.
-    pub usage: &'static str,
-    pub summary: &'static str,
-    /// How many arguments after the name.
-    pub args: RangeInclusive<usize>,
-    pub kind: Kind,
-    pub group: Group,
-    /// As COMMAND lists them.
-    pub flags: &'static [&'static str],
-    pub parse: Parse,
-}
-
-/// Reads the arguments; that none is left over is checked for all.
-pub type Parse = for<'a> fn(&mut Args<'a, '_>) -> Result<Command<'a>, ArgError>;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Answered at once, from what the broker knows.
-    Local,
-    /// Packed into a batch, answered together with others.
-    Offer,
-    /// Runs when all before it are answered.
-    Store,
-    /// The same, and its reply holds messages: it may be as large as `limits.reply_bytes_max`.
-    Messages,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Group {
-    /// The queue is the first argument.
-    Queue,
-    /// About the broker or all queues.
-    Server,
-    Connection,
-    /// What Redis has and this broker has not: answered with an error, not listed.
-    Refused,
-}
-
-impl Spec {
-    pub fn full_usage(&self) -> String {
-        format!("{} {}", self.name, self.usage)
-            .trim_end()
-            .to_owned()
-    }
-
-    /// Redis's wording; then how it should have been, where Redis's documentation does not help.
-    pub fn arity_error(&self) -> ArgError {
-        let name = self.name.to_ascii_lowercase();
-        let wrong = format!("wrong number of arguments for '{name}' command");
-        match name.starts_with("dq.") {
-            true => ArgError::plain(format_args!("{wrong}; usage: {}", self.full_usage())),
-            false => ArgError::plain(wrong),
-        }
-    }
-}
-
-impl fmt::Debug for Spec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
-    }
-}
-
+/// `any`: any door may run it; `connection`: it needs one that stays, and changes it.
 macro_rules! commands {
-    ($($variant:ident($type:ty): $($spec:path),+;)*) => {
+    ($($needs:ident $variant:ident($type:ty): $($spec:path),+;)*) => {
         /// All commands; the busiest first, because names are looked up from the front.
         pub static TABLE: &[&Spec] = &[$($(&$spec),+),*];
 
         /// A command with its arguments, checked.
+        #[derive(Debug, PartialEq)]
         pub enum Command<'a> {
             $($variant($type)),*
         }
 
         impl<'a> Command<'a> {
-            pub fn run(self, session: &mut Session, broker: &Rc<Broker>) -> Run {
+            /// Runs a command that came by a connection.
+            fn run(self, session: &mut Session, broker: &Rc<Broker>) -> Run {
                 match self {
-                    $(Self::$variant(command) => command.run(session, broker)),*
+                    $(Self::$variant(command) => commands!(@run $needs command, session, broker)),*
                 }
             }
-        }
 
-        impl fmt::Debug for Command<'_> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            /// Runs a command that came through any door.
+            fn run_alone(self, caller: &Caller, broker: &Rc<Broker>) -> Option<Run> {
                 match self {
-                    $(Self::$variant(command) => command.fmt(f)),*
+                    $(Self::$variant(_run) => commands!(@alone $needs _run, caller, broker)),*
                 }
             }
         }
     };
+    (@run any $command:ident, $session:ident, $broker:ident) => {
+        $command.run(&$session.caller, $broker)
+    };
+    (@run connection $command:ident, $session:ident, $broker:ident) => {
+        $command.run($session, $broker)
+    };
+    (@alone any $command:ident, $caller:ident, $broker:ident) => {
+        Some($command.run($caller, $broker))
+    };
+    (@alone connection $command:ident, $caller:ident, $broker:ident) => { None };
 }
 
 commands! {
-    Offer(offer::Offer<'a>): offer::SPEC;
-    Moffer(moffer::Moffer<'a>): moffer::SPEC;
-    Cancel(cancel::Cancel): cancel::SPEC;
-    Reschedule(reschedule::Reschedule): reschedule::SPEC;
-    Remove(remove::Remove): remove::SPEC;
-    Fire(fire::Fire): fire::SPEC;
-    Get(get::Get): get::SPEC;
-    Size(size::Size): size::SPEC;
-    Peek(peek::Peek): peek::SPEC;
-    Range(range::Range): range::SPEC;
-    Contains(contains::Contains): contains::SPEC;
-    Poll(poll::Poll): poll::SPEC;
-    Clear(clear::Clear): clear::SPEC;
-    Convert(convert::Convert): convert::SPEC;
-    Pause(pause::Pause): pause::SPEC;
-    Resume(resume::Resume): resume::SPEC;
-    Quarantine(quarantine::Quarantine): quarantine::SPEC;
-    Queues(queues::Queues): queues::SPEC;
-    QueueInfo(queue_info::QueueInfo): queue_info::SPEC;
-    Help(help::Help): help::SPEC;
-    Basic(basic::Basic): basic::PING, basic::ECHO, basic::TIME, basic::QUIT, basic::RESET,
-        basic::SELECT;
-    Hello(hello::Hello<'a>): hello::SPEC;
-    Auth(auth::Auth<'a>): auth::SPEC;
-    Client(client::Client): client::SPEC;
-    Introspect(introspect::Introspect): introspect::SPEC;
-    Config(config::Config): config::SPEC;
-    ServerInfo(server_info::ServerInfo): server_info::SPEC;
-    Refused(refused::Refused): refused::CLUSTER, refused::READONLY, refused::READWRITE,
-        refused::ASKING, refused::SENTINEL, refused::MULTI, refused::EXEC, refused::DISCARD,
-        refused::WATCH, refused::UNWATCH, refused::SUBSCRIBE, refused::UNSUBSCRIBE,
-        refused::PSUBSCRIBE, refused::PUNSUBSCRIBE, refused::SSUBSCRIBE, refused::SUNSUBSCRIBE,
-        refused::PUBLISH, refused::SPUBLISH, refused::POST, refused::HOST;
+    any Offer(dq::offer::Offer<'a>): dq::offer::SPEC;
+    any Moffer(dq::moffer::Moffer<'a>): dq::moffer::SPEC;
+    any Cancel(dq::cancel::Cancel): dq::cancel::SPEC;
+    any Reschedule(dq::reschedule::Reschedule): dq::reschedule::SPEC;
+    any Remove(dq::remove::Remove): dq::remove::SPEC;
+    any Fire(dq::fire::Fire): dq::fire::SPEC;
+    any Get(dq::get::Get): dq::get::SPEC;
+    any Size(dq::size::Size): dq::size::SPEC;
+    any Peek(dq::peek::Peek): dq::peek::SPEC;
+    any Range(dq::range::Range): dq::range::SPEC;
+    any Contains(dq::contains::Contains): dq::contains::SPEC;
+    any Poll(dq::poll::Poll): dq::poll::SPEC;
+    any Clear(dq::clear::Clear): dq::clear::SPEC;
+    any Convert(dq::convert::Convert): dq::convert::SPEC;
+    any Pause(dq::pause::Pause): dq::pause::SPEC;
+    any Resume(dq::resume::Resume): dq::resume::SPEC;
+    any Quarantine(dq::quarantine::Quarantine): dq::quarantine::SPEC;
+    any Queues(dq::queues::Queues): dq::queues::SPEC;
+    any QueueInfo(dq::info::QueueInfo): dq::info::SPEC;
+    connection Multi(redis::multi::Multi): redis::multi::MULTI, redis::multi::EXEC,
+        redis::multi::DISCARD;
+    any Help(dq::help::Help): dq::help::SPEC;
+    connection Basic(redis::basic::Basic): redis::basic::PING,
+        redis::basic::ECHO, redis::basic::QUIT, redis::basic::RESET, redis::basic::SELECT;
+    connection Hello(redis::hello::Hello<'a>): redis::hello::SPEC;
+    connection Auth(redis::auth::Auth<'a>): redis::auth::SPEC;
+    connection Client(redis::client::Client): redis::client::SPEC;
+    any Time(redis::time::Time): redis::time::SPEC;
+    any Introspect(redis::command::Introspect): redis::command::SPEC;
+    any Config(redis::config::Config): redis::config::SPEC;
+    any ServerInfo(redis::info::ServerInfo): redis::info::SPEC;
+    any Refused(redis::refused::Refused): redis::refused::CLUSTER, redis::refused::READONLY,
+        redis::refused::READWRITE, redis::refused::ASKING, redis::refused::SENTINEL,
+        redis::refused::WATCH, redis::refused::UNWATCH, redis::refused::SUBSCRIBE,
+        redis::refused::UNSUBSCRIBE, redis::refused::PSUBSCRIBE, redis::refused::PUNSUBSCRIBE,
+        redis::refused::SSUBSCRIBE, redis::refused::SUNSUBSCRIBE, redis::refused::PUBLISH,
+        redis::refused::SPUBLISH, redis::refused::POST, redis::refused::HOST;
 }
 
 /// How a command goes on.
 pub enum Run {
     Ready(Reply),
     /// In a batch; the ticket knows when it is stored.
-    Offered(Ticket, Form),
+    Offered(Ticket, ReplyForm),
+    /// Several commands, the offers among them in one batch.
+    Executed(Executed),
     /// To be started when everything before it is answered, and awaited before what comes after.
     Later(LocalBoxFuture<'static, Reply>),
+    /// The same, but it may wait for something, as BLPOP does, until it has waited long enough:
+    /// the client wants nothing more, or the broker stops.
+    Parked(LocalBoxFuture<'static, Reply>, CancellationToken),
     /// Answered, and then the connection ends.
     Close(Reply),
 }
 
-/// What becomes of a ticket's message ids.
+/// How the message ids of a ticket are replied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum ReplyForm {
     One,
     Many,
     /// The client wants no reply.
-    Silent,
+    Nothing,
 }
 
-/// The place in [`TABLE`] of a command that was asked for; `None` = unknown.
-pub type Place = Option<usize>;
+/// Where a command that was asked for stands in [`TABLE`]; `None` = there is none.
+pub type CommandIndex = Option<usize>;
 
-/// Runs one request. The reply is to be written in `session.protocol` as it is afterwards.
-pub fn run(request: Request<'_>, session: &mut Session, broker: &Rc<Broker>) -> (Place, Run) {
+/// Runs one request of a caller that has no connection: the door of HTTP.
+pub fn run_alone(
+    request: Request<'_>,
+    caller: &Caller,
+    rules: &Rules,
+    broker: &Rc<Broker>,
+) -> (CommandIndex, Run) {
     let found = lookup(request.get(0).unwrap_or_default());
-    let before = session.reply;
-    let rules = Rc::clone(&session.rules);
-    let run = match parse(request, found, session.authenticated, &rules) {
-        Ok(command) => command.run(session, broker),
-        Err(error) => Run::Ready(error.into()),
-    };
-    if let Some((_, spec)) = found {
-        session.client.about.borrow_mut().last_command = spec.name;
+    let checked = check(request, found, caller, rules).and_then(|command| {
+        let needs = Failure::NeedsConnection(found.map_or("", |(_, spec)| spec.name));
+        command.run_alone(caller, broker).ok_or(needs)
+    });
+    let refused = |failure| Run::Ready(explained(failure, request, broker).into());
+    (found.map(|(index, _)| index), checked.unwrap_or_else(refused))
+}
+
+impl Session {
+    /// Runs one request. The reply is to be written in the session's protocol as it is afterwards.
+    pub fn run(&mut self, request: Request<'_>, broker: &Rc<Broker>) -> (CommandIndex, Run) {
+        let found = lookup(request.get(0).unwrap_or_default());
+        let before = self.reply;
+        let rules = Rc::clone(&self.rules);
+        let (index, spec) = (found.map(|(index, _)| index), found.map(|(_, spec)| spec));
+        let run = match check(request, found, &self.caller, &rules) {
+            Ok(command) if self.transaction.is_some() => {
+                redis::multi::inside(command, index, self, broker)
+            }
+            Ok(command) => command.run(self, broker),
+            Err(failure) => {
+                let reply = explained(failure, request, broker).into();
+                Run::Ready(redis::multi::refused(spec, reply, self))
+            }
+        };
+        if let Some(spec) = spec {
+            self.caller.client.about.borrow_mut().last_command = spec.name;
+        }
+        let run = if self.answers(before) { run } else { run.silenced() };
+        (index, run)
     }
-    let run = if session.answers(before) {
-        run
-    } else {
-        run.silenced()
-    };
-    (found.map(|(place, _)| place), run)
-}
 
-/// Whether it would go into a batch.
-pub fn is_offer(request: Request<'_>) -> bool {
-    let found = lookup(request.get(0).unwrap_or_default());
-    found.is_some_and(|(_, spec)| spec.kind == Kind::Offer)
+    /// Whether the request would go into a batch now: inside a transaction EXEC does, and nothing
+    /// else.
+    pub fn is_offer(&self, request: Request<'_>) -> bool {
+        let found = lookup(request.get(0).unwrap_or_default());
+        let Some((_, spec)) = found.filter(|(_, spec)| spec.kind == Kind::Offer) else {
+            return false;
+        };
+        let is_exec = spec.group == Group::Transactions;
+        match &self.transaction {
+            Some(transaction) => is_exec && transaction.stores(),
+            None => !is_exec,
+        }
+    }
 }
 
 /// Whether the reply may be as large as `limits.reply_bytes_max`.
-pub fn has_large_reply(place: Place) -> bool {
-    let spec = place.and_then(|place| TABLE.get(place));
+pub fn has_large_reply(index: CommandIndex) -> bool {
+    let spec = index.and_then(|index| TABLE.get(index));
     spec.is_some_and(|spec| spec.kind == Kind::Messages)
 }
 
 fn lookup(name: &[u8]) -> Option<(usize, &'static Spec)> {
     let mut specs = TABLE.iter().enumerate();
-    specs
-        .find(|(_, spec)| args::is(name, spec.name))
-        .map(|(place, spec)| (place, *spec))
+    specs.find(|(_, spec)| args::is(name, spec.name)).map(|(index, spec)| (index, *spec))
 }
 
-fn parse<'a>(
+/// The command of a request, if its caller may run it and its arguments fit.
+fn check<'a>(
     request: Request<'a>,
     found: Option<(usize, &'static Spec)>,
-    authenticated: bool,
+    caller: &Caller,
     rules: &Rules,
 ) -> Result<Command<'a>, Failure> {
-    let open = |spec: &Spec| matches!(spec.name, "HELLO" | "AUTH" | "QUIT" | "RESET");
-    if !authenticated && !found.is_some_and(|(_, spec)| open(spec)) {
-        return Err(Failure::NoAuth);
-    }
-    let Some((place, spec)) = found else {
-        return Err(unknown(request).into());
-    };
-    if rules.disabled.get(place) == Some(&true) {
-        return Err(Failure::Disabled(spec.name));
-    }
+    let spec = rules.access.admit(request, found, caller)?;
     if !spec.args.contains(&(request.len().saturating_sub(1))) {
         return Err(spec.arity_error().into());
     }
@@ -278,42 +235,32 @@ fn parse<'a>(
     Ok(command)
 }
 
-/// Redis's wording to the letter: clients parse it to find out what a server has.
-fn unknown(request: Request<'_>) -> ArgError {
-    const SHOWN_MAX: usize = 128;
-    let plain = |raw: &[u8], max: usize| {
-        let cut = raw.get(..max).unwrap_or(raw);
-        // Printable characters as they are; the rest would break the line or not be text.
-        cut.iter().fold(String::new(), |text, &b| match b {
-            b' '..=b'~' => text + char::from(b).encode_utf8(&mut [0; 4]),
-            _ => text + &b.escape_ascii().to_string(),
-        })
-    };
-    let mut shown = String::new();
-    for value in request.iter().skip(1) {
-        if shown.len() >= SHOWN_MAX {
-            break;
+/// Adds advice to Redis's words about an unknown command.
+fn explained(failure: Failure, request: Request<'_>, broker: &Broker) -> Failure {
+    match failure {
+        Failure::Unknown(words) => {
+            let name = request.get(0).unwrap_or_default();
+            Failure::Unknown(words + &unknown::advice(name, broker.redis_place()))
         }
-        shown += &format!("'{}' ", plain(value, SHOWN_MAX - shown.len()));
+        failure => failure,
     }
-    let name = plain(request.get(0).unwrap_or_default(), SHOWN_MAX);
-    ArgError::plain(format_args!(
-        "unknown command '{name}', with args beginning with: {shown}"
-    ))
 }
 
 impl Run {
     fn silenced(self) -> Self {
         match self {
             Self::Ready(_) => Self::Ready(Reply::Nothing),
-            Self::Offered(ticket, _) => Self::Offered(ticket, Form::Silent),
-            Self::Later(reply) => Self::Later(Box::pin(async move {
-                reply.await;
-                Reply::Nothing
-            })),
+            Self::Offered(ticket, _) => Self::Offered(ticket, ReplyForm::Nothing),
+            Self::Executed(executed) => Self::Executed(Executed { silent: true, ..executed }),
+            Self::Later(reply) => Self::Later(unheard(reply)),
+            Self::Parked(reply, enough) => Self::Parked(unheard(reply), enough),
             Self::Close(_) => Self::Close(Reply::Nothing),
         }
     }
+}
+
+fn unheard(reply: LocalBoxFuture<'static, Reply>) -> LocalBoxFuture<'static, Reply> {
+    Box::pin(reply.map(|_| Reply::Nothing))
 }
 
 /// A call to the store whose result becomes the reply.
@@ -331,59 +278,30 @@ fn later<T: 'static>(
     }))
 }
 
-/// Everything that can be wrong with a command.
-#[derive(Debug)]
-pub enum Failure {
-    Arg(ArgError),
-    Store(StoreError),
-    NoAuth,
-    Disabled(&'static str),
-}
-
-impl From<ArgError> for Failure {
-    fn from(error: ArgError) -> Self {
-        Self::Arg(error)
-    }
-}
-
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl From<ArgError> for Reply {
-    fn from(error: ArgError) -> Self {
-        Failure::from(error).into()
-    }
-}
-
-/// The one place where errors become replies: first word = code, then a sentence.
-impl From<Failure> for Reply {
-    fn from(failure: Failure) -> Self {
-        Reply::Error(match failure {
-            Failure::Arg(error) => error.to_string(),
-            Failure::NoAuth => "NOAUTH Authentication required.".to_owned(),
-            Failure::Disabled(name) => {
-                let name = name.to_ascii_lowercase();
-                format!("NOPERM the command '{name}' is disabled in this broker's configuration")
-            }
-            Failure::Store(StoreError::BadQueue { owner }) => {
-                let owner = Shown(&owner);
-                format!("BADQUEUE the keys of this queue already belong to the queue {owner}")
-            }
-            Failure::Store(StoreError::WrongType { key }) => {
-                format!(
-                    "WRONGTYPE the key {key} holds a value of another type; nothing was changed"
-                )
-            }
-            Failure::Store(error @ StoreError::BadCursor) => format!("ERR {error}"),
-            Failure::Store(error @ StoreError::TooManyQueues { .. }) => format!("TOOMANY {error}"),
-            Failure::Store(StoreError::Unavailable(why)) => format!("UNAVAILABLE {why}"),
-            Failure::Store(StoreError::Uncertain(why)) => format!("UNCERTAIN {why}"),
-            Failure::Store(StoreError::Internal(why)) => format!("INTERNAL {why}"),
-        })
-    }
+/// The same for a command that an operator may ask about later: a line of the log names the client.
+/// `effect` is none if nothing was done.
+fn logged<T: 'static>(
+    caller: &Caller,
+    broker: &Rc<Broker>,
+    (command, queue): (&'static str, Bytes),
+    call: impl AsyncFnOnce(&Broker) -> Result<T, StoreError> + 'static,
+    effect: fn(&T) -> Option<Effect>,
+    reply: impl FnOnce(T) -> Reply + 'static,
+) -> Run {
+    let client = Rc::clone(&caller.client);
+    let logged = async move |broker: &Broker| {
+        let done = call(broker).await;
+        let did = match &done {
+            Ok(done) => effect(done).map(Some),
+            Err(StoreError::Uncertain(_)) => Some(None),
+            Err(_) => None,
+        };
+        if let Some(effect) = did {
+            broker.activity.record(command, &queue, &client, effect);
+        }
+        done
+    };
+    later(broker, logged, reply)
 }
 
 #[cfg(test)]

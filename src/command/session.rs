@@ -1,63 +1,81 @@
-//! What a connection remembers between commands: who it is, how it wants its replies.
+//! The state of a connection between commands: its caller, the form of replies, its transaction.
 //!
-//! Knows no socket. What others may see of it lives in [`Client`], the rest here.
+//! Knows no socket. The part that other connections may see lives in [`Client`].
 
 use std::rc::Rc;
 
-use crate::clients::Client;
+use crate::peers::registry::Client;
 use crate::resp::Protocol;
 
 use super::args::Rules;
+use super::caller::{Caller, Door};
+use super::redis::multi::Transaction;
 
 /// Whether replies are sent (CLIENT REPLY).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyMode {
     On,
     Off,
-    /// The reply of the next command is left out, and that of the command which asked for it.
+    /// The reply of the next command is left out, and that of the command that asked for it.
     SkipNext,
 }
 
 #[derive(Debug)]
 pub struct Session {
-    pub client: Rc<Client>,
+    /// Its protocol is read after each command: HELLO's own reply is in the one that it chose.
+    pub caller: Caller,
     pub rules: Rc<Rules>,
-    /// Read after each command: HELLO's own reply is in the protocol that it chose.
-    pub protocol: Protocol,
-    pub authenticated: bool,
     pub reply: ReplyMode,
+    /// Since MULTI.
+    pub transaction: Option<Box<Transaction>>,
 }
 
 impl Session {
     pub fn new(client: Rc<Client>, rules: Rc<Rules>) -> Self {
-        let authenticated = rules.password.is_none();
-        Self {
-            client,
-            rules,
+        let caller = Caller {
+            user: rules.access.without_password(),
+            door: Door::Resp,
             protocol: Protocol::Resp2,
-            authenticated,
-            reply: ReplyMode::On,
-        }
+            client,
+        };
+        Self { caller, rules, reply: ReplyMode::On, transaction: None }
     }
 
-    /// Other rules from now on. As in Redis, who is in stays in; where no password is asked for any
-    /// more, everybody is.
+    /// Whether the client has said the password, or needs none.
+    pub fn is_authenticated(&self) -> bool {
+        self.caller.user.is_some()
+    }
+
+    /// Other rules from now on. As in Redis, authenticated clients stay so; where no password is
+    /// set any more, all clients are.
     pub fn set_rules(&mut self, rules: Rc<Rules>) {
-        self.authenticated |= rules.password.is_none();
+        self.caller.user = self.caller.user.take().or_else(|| rules.access.without_password());
         self.rules = rules;
     }
 
     /// As RESET leaves it: a new connection, but for what the client said about its library.
     pub fn reset(&mut self) {
-        self.authenticated = self.rules.password.is_none();
+        self.caller.user = self.rules.access.without_password();
         self.reply = ReplyMode::On;
-        self.client.about.borrow_mut().name.clear();
+        self.set_transaction(None);
+        self.caller.client.about.borrow_mut().name.clear();
         self.speak(Protocol::Resp2);
     }
 
+    pub fn set_transaction(&mut self, transaction: Option<Box<Transaction>>) {
+        self.caller.client.about.borrow_mut().queued =
+            transaction.as_ref().map(|begun| begun.commands());
+        self.transaction = transaction;
+    }
+
+    /// What it holds for the client, in bytes.
+    pub fn held(&self) -> usize {
+        self.transaction.as_ref().map_or(0, |queued| queued.held())
+    }
+
     pub fn speak(&mut self, protocol: Protocol) {
-        self.protocol = protocol;
-        self.client.about.borrow_mut().protocol = protocol;
+        self.caller.protocol = protocol;
+        self.caller.client.about.borrow_mut().protocol = protocol;
     }
 
     /// Whether the reply of a command is sent that met `before` and left `self.reply`.

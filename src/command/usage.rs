@@ -1,8 +1,8 @@
-//! The usage line of a command, read into what COMMAND DOCS says about arguments.
+//! The usage line of a command, parsed into the `arguments` of COMMAND DOCS.
 //!
-//! So that a command's usage is written once and people, redis-cli's hints and the tests see the
-//! same. The grammar is that of Redis's documentation: `word` is a value, `WORD` is typed as it is,
-//! `WORD word` an option with its value, `[x]` optional, `<x|y>` one of, and `x [x ...]` or
+//! A command's usage is written once: people, redis-cli's hints and the tests see the same.
+//! The grammar is that of Redis's documentation: `word` is a value, `WORD` is typed as it is, `WORD
+//! word` an option with its value, `[x]` optional, `<x|y>` one of, and `x [x ...]` or
 //! `[x ...]` repeats. Knows only usage lines of ours.
 
 use crate::resp::Reply;
@@ -52,10 +52,7 @@ fn reply(argument: &Argument) -> Reply {
     if let Some(token) = &argument.token {
         field("token", token.clone().into());
     }
-    let flags = [
-        ("optional", argument.optional),
-        ("multiple", argument.multiple),
-    ];
+    let flags = [("optional", argument.optional), ("multiple", argument.multiple)];
     let flags: Vec<_> = flags
         .into_iter()
         .filter(|(_, set)| *set)
@@ -66,10 +63,7 @@ fn reply(argument: &Argument) -> Reply {
         field("flags", Reply::Array(flags));
     }
     if let Some(children) = children {
-        field(
-            "arguments",
-            Reply::Array(children.iter().map(reply).collect()),
-        );
+        field("arguments", Reply::Array(children.iter().map(reply).collect()));
     }
     Reply::Map(fields)
 }
@@ -77,9 +71,7 @@ fn reply(argument: &Argument) -> Reply {
 fn parse(usage: &str) -> Vec<Argument> {
     let spaced = ["<", ">", "[", "]", "|"]
         .iter()
-        .fold(usage.to_owned(), |text, mark| {
-            text.replace(mark, &format!(" {mark} "))
-        });
+        .fold(usage.to_owned(), |text, mark| text.replace(mark, &format!(" {mark} ")));
     let tokens: Vec<&str> = spaced.split_whitespace().collect();
     sequence(&mut tokens.as_slice()).0
 }
@@ -143,11 +135,7 @@ fn optional(before: &mut Vec<Argument>, tokens: &mut &[&str]) {
     if same {
         before.truncate(start);
     }
-    before.push(Argument {
-        optional: !same,
-        multiple: repeats,
-        ..inner
-    });
+    before.push(Argument { optional: !same, multiple: repeats, ..inner });
 }
 
 /// Several arguments as one that is named after the first of them.
@@ -156,10 +144,7 @@ fn one(mut arguments: Vec<Argument>, form: fn(Vec<Argument>) -> Form) -> Argumen
         Some(only) if arguments.is_empty() => only,
         last => {
             arguments.extend(last);
-            let name = arguments
-                .first()
-                .map(|first| first.name.clone())
-                .unwrap_or_default();
+            let name = arguments.first().map(|first| first.name.clone()).unwrap_or_default();
             plain(name, form(arguments))
         }
     }
@@ -172,29 +157,18 @@ fn named(word: &str, tokens: &mut &[&str]) -> Argument {
         return plain(word.to_owned(), Form::Value);
     }
     let values: Vec<_> = tokens.iter().take_while(|word| is_value(word)).collect();
-    let values: Vec<_> = values
-        .into_iter()
-        .map(|value| plain((*value).to_owned(), Form::Value))
-        .collect();
+    let values: Vec<_> =
+        values.into_iter().map(|value| plain((*value).to_owned(), Form::Value)).collect();
     *tokens = tokens.get(values.len()..).unwrap_or_default();
     let argument = match values.is_empty() {
         true => plain(word.to_ascii_lowercase(), Form::Token),
         false => one(values, Form::Block),
     };
-    Argument {
-        token: Some(word.to_owned()),
-        ..argument
-    }
+    Argument { token: Some(word.to_owned()), ..argument }
 }
 
 fn plain(name: String, form: Form) -> Argument {
-    Argument {
-        name,
-        form,
-        token: None,
-        optional: false,
-        multiple: false,
-    }
+    Argument { name, form, token: None, optional: false, multiple: false }
 }
 
 #[cfg(test)]
@@ -205,11 +179,7 @@ mod tests {
     /// An argument as redis-cli would show it.
     fn shown(argument: &Argument) -> String {
         let join = |arguments: &[Argument], between| {
-            arguments
-                .iter()
-                .map(shown)
-                .collect::<Vec<_>>()
-                .join(between)
+            arguments.iter().map(shown).collect::<Vec<_>>().join(between)
         };
         let inner = match &argument.form {
             Form::Value => argument.name.clone(),
@@ -244,39 +214,18 @@ mod tests {
             token: Some(word.to_owned()),
             ..plain(word.to_ascii_lowercase(), Form::Token)
         };
-        let at = Argument {
-            token: Some("AT".into()),
-            ..value("time")
-        };
+        let at = Argument { token: Some("AT".into()), ..value("time") };
         let due = plain("delay".into(), Form::OneOf(vec![value("delay"), at]));
         let mode = plain("nx".into(), Form::OneOf(vec![token("NX"), token("XX")]));
-        let name = Argument {
-            token: Some("NAME".into()),
-            ..value("name")
-        };
-        let named = Form::Block(vec![
-            name,
-            Argument {
-                optional: true,
-                ..mode
-            },
-        ]);
+        let name = Argument { token: Some("NAME".into()), ..value("name") };
+        let named = Form::Block(vec![name, Argument { optional: true, ..mode }]);
         let rows = [
             ("queue", vec![value("queue")]),
             (
                 "[NAME name [NX|XX]]",
-                vec![Argument {
-                    optional: true,
-                    ..plain("name".into(), named)
-                }],
+                vec![Argument { optional: true, ..plain("name".into(), named) }],
             ),
-            (
-                "message [message ...]",
-                vec![Argument {
-                    multiple: true,
-                    ..value("message")
-                }],
-            ),
+            ("message [message ...]", vec![Argument { multiple: true, ..value("message") }]),
             (
                 "<delay|AT time> payload [<delay|AT time> payload ...]",
                 vec![Argument {

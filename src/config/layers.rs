@@ -1,16 +1,18 @@
 //! Layers of settings -> one value per key, read key by key with every error kept.
 //!
-//! Knows no key and no rule: `config.rs` names them. Keeps: what is read here either fits its
+//! Knows no key and no rule: `settings.rs` names them. Keeps: what is read here either fits its
 //! rule or is in the list of errors, and a key that nobody asked for is an error too. (Serde
-//! would stop at the first one.) No value is guessed from text before its rule is known: a
+//! would stop at the first error.) No value is guessed from text before its rule is known: a
 //! password `00123` stays what it is.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use ::config::{Environment, File, FileFormat, Map, Value, ValueKind};
+
+use super::Secret;
+use super::kinds::Kind;
 
 /// The lowest layer, and the reference of all settings.
 pub const DEFAULTS: &str = include_str!("../../config/default.toml");
@@ -28,6 +30,8 @@ pub struct Layers {
     pub environment: Vec<(String, String)>,
     /// Keys as `section.key`, with the text of the flag.
     pub flags: Vec<(&'static str, String)>,
+    /// Whether a command of this name exists, in upper case; none = names are not checked.
+    pub known_command: Option<fn(&str) -> bool>,
 }
 
 /// One setting that breaks its rule.
@@ -41,12 +45,7 @@ pub struct ConfigError {
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            key,
-            value,
-            origin,
-            rule,
-        } = self;
+        let Self { key, value, origin, rule } = self;
         f.write_str(key)?;
         if !value.is_empty() {
             write!(f, " = {value}")?;
@@ -74,12 +73,16 @@ impl fmt::Display for ConfigErrors {
     }
 }
 
+/// What was read: keys with their values as they may be shown, and the secrets among them.
+pub type Read = (Vec<(String, toml::Value)>, Vec<(String, Secret)>);
+
 /// The merged layers, from which each key is read once.
 pub struct Reader {
     values: BTreeMap<String, Value>,
     defaults: BTreeMap<String, Value>,
     errors: Vec<ConfigError>,
     settings: Vec<(String, toml::Value)>,
+    secrets: Vec<(String, Secret)>,
 }
 
 impl Reader {
@@ -119,104 +122,51 @@ impl Reader {
                 defaults: flat(defaults.cache),
                 errors,
                 settings: Vec::new(),
+                secrets: Vec::new(),
             }),
             (Err(error), _) | (_, Err(error)) => Err(unreadable(errors, &error)),
         }
     }
 
-    /// Reads one key. `shown` is how the checked value is printed. Where it breaks its rule the
-    /// default is given, so that reading goes on to the next error.
-    pub fn read<T>(
-        &mut self,
-        key: &str,
-        parse: impl Fn(&Value) -> Result<T, String>,
-        shown: impl Fn(&T) -> toml::Value,
-    ) -> T {
+    /// Reads one key. Where its value breaks the rule the default is given, so that reading goes on
+    /// to the next error.
+    pub fn read<T>(&mut self, key: &str, kind: &Kind<T>) -> T {
         let given = self.values.remove(key);
-        let value = match given.as_ref().map(|given| (given, parse(given))) {
+        if let (true, Some(given)) = (kind.secret, &given) {
+            self.secrets.push((key.to_owned(), Secret(given.to_string())));
+        }
+        let value = match given.as_ref().map(|given| (given, (kind.parse)(given))) {
             Some((_, Ok(value))) => value,
             wrong => {
                 if let Some((given, Err(rule))) = wrong {
                     self.errors.push(ConfigError {
                         key: key.to_owned(),
-                        value: literal(given),
+                        value: if kind.secret { HIDDEN.to_owned() } else { literal(given) },
                         origin: given.origin().unwrap_or("a flag").to_owned(),
                         rule,
                     });
                 }
-                let default = self.defaults.get(key).map(&parse);
-                default
-                    .and_then(Result::ok)
-                    .expect("default.toml fits its rules, as a test shows")
+                let default = self.defaults.get(key).map(&kind.parse);
+                default.and_then(Result::ok).expect("default.toml fits its rules, as a test shows")
             }
         };
-        self.settings.push((key.to_owned(), shown(&value)));
+        self.settings.push((key.to_owned(), (kind.show)(&value)));
         value
-    }
-
-    /// As `read`, but neither errors nor settings show the value.
-    pub fn read_secret<T>(
-        &mut self,
-        key: &str,
-        parse: impl Fn(&Value) -> Result<T, String>,
-        shown: impl Fn(&T) -> String,
-    ) -> T {
-        let errors_before = self.errors.len();
-        let value = self.read(key, parse, |value| toml::Value::String(shown(value)));
-        for error in self.errors.iter_mut().skip(errors_before) {
-            error.value = HIDDEN.to_owned();
-        }
-        value
-    }
-
-    pub fn whole(&mut self, key: &str, range: RangeInclusive<u64>) -> u64 {
-        let rule = format!(
-            "must be a whole number from {} to {}",
-            range.start(),
-            range.end()
-        );
-        let parse = |value: &Value| {
-            let number = match &value.kind {
-                ValueKind::I64(number) => u64::try_from(*number).ok(),
-                ValueKind::String(text) => text.trim().parse().ok(),
-                _ => None,
-            };
-            number
-                .filter(|number| range.contains(number))
-                .ok_or_else(|| rule.clone())
-        };
-        self.read(key, parse, |number| {
-            toml::Value::Integer(i64::try_from(*number).unwrap_or(i64::MAX))
-        })
-    }
-
-    pub fn size(&mut self, key: &str, range: RangeInclusive<u64>) -> usize {
-        usize::try_from(self.whole(key, range)).unwrap_or(usize::MAX)
-    }
-
-    pub fn flag(&mut self, key: &str) -> bool {
-        self.read(key, flag, |flag| toml::Value::Boolean(*flag))
-    }
-
-    /// One of a few words, each with its meaning.
-    pub fn choice<T: Copy + PartialEq>(&mut self, key: &str, words: &[(&str, T)]) -> T {
-        let word_of = |choice: &T| {
-            let found = words.iter().find(|(_, meaning)| meaning == choice);
-            toml::Value::String(found.map_or("", |(word, _)| *word).to_owned())
-        };
-        self.read(key, |value| one_of(words, value), word_of)
     }
 
     /// An error that only several settings together show.
-    pub fn refuse(&mut self, key: &str, value: impl fmt::Display, rule: impl Into<String>) {
+    pub fn refuse(&mut self, key: &str, rule: impl Into<String>) {
+        let shown = self.settings.iter().find(|(known, _)| known == key);
+        let value = shown.map_or_else(String::new, |(_, value)| value.to_string());
+        self.refuse_part(key, value, rule.into());
+    }
+
+    /// The same of a part of a setting.
+    pub fn refuse_part(&mut self, key: &str, value: String, rule: String) {
         // A value that breaks its own rule was replaced: what follows from it is no news.
         if self.errors.iter().all(|error| error.key != key) {
-            self.errors.push(ConfigError {
-                key: key.to_owned(),
-                value: value.to_string(),
-                origin: String::new(),
-                rule: rule.into(),
-            });
+            let (key, origin) = (key.to_owned(), String::new());
+            self.errors.push(ConfigError { key, value, origin, rule });
         }
     }
 
@@ -225,64 +175,23 @@ impl Reader {
         self.values.clear();
     }
 
-    /// The settings as read, with secrets hidden; or everything that was wrong.
-    pub fn finish(mut self) -> Result<Vec<(String, toml::Value)>, ConfigErrors> {
+    /// The settings as read, with secrets hidden, and the secrets; or everything that was wrong.
+    pub fn finish(mut self) -> Result<Read, ConfigErrors> {
         for (key, value) in &self.values {
             self.errors.push(ConfigError {
                 key: key.clone(),
                 // An unknown key may be a misspelt password.
                 value: String::new(),
                 origin: value.origin().unwrap_or("a flag").to_owned(),
-                rule: "is not a setting; config/default.toml names all".to_owned(),
+                rule: "is not a setting; config/default.toml lists all".to_owned(),
             });
         }
         if self.errors.is_empty() {
-            Ok(self.settings)
+            Ok((self.settings, self.secrets))
         } else {
             Err(ConfigErrors(self.errors))
         }
     }
-}
-
-pub fn one_of<T: Copy>(words: &[(&str, T)], value: &Value) -> Result<T, String> {
-    let given = text(value)?;
-    words
-        .iter()
-        .find(|(word, _)| *word == given)
-        .map(|(_, meaning)| *meaning)
-        .ok_or_else(|| {
-            let all: Vec<String> = words.iter().map(|(word, _)| format!("{word:?}")).collect();
-            format!("must be one of {}", all.join(", "))
-        })
-}
-
-/// A flag; as text where it comes from the environment.
-pub fn flag(value: &Value) -> Result<bool, String> {
-    match &value.kind {
-        ValueKind::Boolean(flag) => Ok(*flag),
-        ValueKind::String(text) if text == "true" => Ok(true),
-        ValueKind::String(text) if text == "false" => Ok(false),
-        _ => Err("must be true or false".to_owned()),
-    }
-}
-
-/// Text as it was written; a number is no text.
-pub fn text(value: &Value) -> Result<String, String> {
-    match &value.kind {
-        ValueKind::String(text) => Ok(text.clone()),
-        _ => Err("must be text, in quotes".to_owned()),
-    }
-}
-
-/// A list of names: an array, or text with commas between (the environment has no arrays).
-pub fn names(value: &Value) -> Result<Vec<String>, String> {
-    let parts = match &value.kind {
-        ValueKind::Array(parts) => parts.iter().map(text).collect::<Result<Vec<_>, _>>()?,
-        ValueKind::String(list) => list.split(',').map(str::to_owned).collect(),
-        _ => return Err("must be a list of names".to_owned()),
-    };
-    let trimmed = parts.iter().map(|part| part.trim().to_owned());
-    Ok(trimmed.filter(|part| !part.is_empty()).collect())
 }
 
 /// A value as it would be written in the file.
@@ -308,10 +217,7 @@ fn unreadable(mut errors: Vec<ConfigError>, error: &::config::ConfigError) -> Co
 fn readable_toml(path: &std::path::Path) -> Result<(), String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("cannot be read: {error}"))?;
     text.parse::<toml::Table>().map(drop).map_err(|error| {
-        let before = error
-            .span()
-            .and_then(|span| text.get(..span.start))
-            .unwrap_or_default();
+        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
         let line = before.matches('\n').count() + 1;
         format!("line {line} is not TOML: {}", error.message())
     })
@@ -352,8 +258,7 @@ fn flat(root: Value) -> BTreeMap<String, Value> {
         match value.kind {
             ValueKind::Table(keys) => {
                 flat.extend(
-                    keys.into_iter()
-                        .map(|(key, value)| (format!("{section}.{key}"), value)),
+                    keys.into_iter().map(|(key, value)| (format!("{section}.{key}"), value)),
                 );
             }
             _ => {

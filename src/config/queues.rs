@@ -4,11 +4,12 @@
 
 use ::config::{Map, Value, ValueKind};
 
-use crate::encoding::{Encoding, WORDS};
-use crate::queue::QueueRules;
+use crate::domain::encoding::{Encoding, WORDS};
+use crate::domain::queue::QueueRules;
 
 use super::Limits;
-use super::layers::{Reader, flag, one_of, text};
+use super::kinds::{Kind, flag_of, one_of, text};
+use super::layers::Reader;
 
 /// A queue that needs something else than the rest.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,10 +30,8 @@ pub enum MemberFormat {
 }
 
 impl Queue {
-    const FORMATS: [(&str, MemberFormat); 2] = [
-        ("modern", MemberFormat::Modern),
-        ("legacy", MemberFormat::Legacy),
-    ];
+    const FORMATS: [(&str, MemberFormat); 2] =
+        [("modern", MemberFormat::Modern), ("legacy", MemberFormat::Legacy)];
 
     fn parse(keys: &Map<String, Value>) -> Result<Self, String> {
         let known = ["name", "format", "encoding", "order_list"];
@@ -53,40 +52,32 @@ impl Queue {
         let encoding = encoding.transpose();
         let encoding = encoding.map_err(|rule| format!("the encoding of {name:?} {rule}"))?;
         let encoding = encoding.unwrap_or_default();
-        let order_list = keys.get("order_list").map(flag).transpose();
+        let order_list = keys.get("order_list").map(flag_of).transpose();
         let order_list = order_list.map_err(|rule| format!("the order_list of {name:?} {rule}"))?;
-        Ok(Self {
-            name,
-            format,
-            encoding,
-            order_list: order_list.unwrap_or(true),
-        })
+        Ok(Self { name, format, encoding, order_list: order_list.unwrap_or(true) })
     }
 
     pub fn shown(&self) -> toml::Value {
-        let format = if self.format == MemberFormat::Legacy {
-            "legacy"
-        } else {
-            "modern"
-        };
-        let keys = [
-            ("name", self.name.as_str()),
-            ("format", format),
-            ("encoding", self.encoding.word()),
-        ];
+        let format = if self.format == MemberFormat::Legacy { "legacy" } else { "modern" };
+        let keys =
+            [("name", self.name.as_str()), ("format", format), ("encoding", self.encoding.word())];
         let text = |text: &str| toml::Value::String(text.to_owned());
         let pairs = keys.map(|(key, value)| (key.to_owned(), text(value)));
         let order_list = toml::Value::Boolean(self.order_list);
-        let pairs = pairs
-            .into_iter()
-            .chain([("order_list".to_owned(), order_list)]);
+        let pairs = pairs.into_iter().chain([("order_list".to_owned(), order_list)]);
         toml::Value::Table(pairs.collect())
     }
 }
 
-pub fn parse_queues(value: &Value) -> Result<Vec<Queue>, String> {
-    const RULE: &str = "must be tables with name, format, encoding and order_list, and can be set \
-                        in a file only";
+const RULE: &str =
+    "must be tables with name, format, encoding and order_list, and can be set in a file only";
+
+pub fn queues() -> Kind<Vec<Queue>> {
+    let shown = |queues: &Vec<Queue>| toml::Value::Array(queues.iter().map(Queue::shown).collect());
+    Kind::new(RULE, parse_queues, shown)
+}
+
+fn parse_queues(value: &Value) -> Result<Vec<Queue>, String> {
     let ValueKind::Array(tables) = &value.kind else {
         return Err(RULE.to_owned());
     };
@@ -103,11 +94,7 @@ pub fn parse_queues(value: &Value) -> Result<Vec<Queue>, String> {
             Err(rule) => wrong.push(rule),
         }
     }
-    if wrong.is_empty() {
-        Ok(queues)
-    } else {
-        Err(wrong.join("; "))
-    }
+    if wrong.is_empty() { Ok(queues) } else { Err(wrong.join("; ")) }
 }
 
 /// They are named by the rules that clients have to keep.
@@ -120,7 +107,7 @@ pub fn check_queues(keys: &mut Reader, queues: &[Queue], limits: &Limits) {
     for (place, queue) in queues.iter().enumerate() {
         if let Err(rule) = rules.check(queue.name.as_bytes()) {
             let key = format!("queues[{place}].name");
-            keys.refuse(&key, format!("{:?}", queue.name), rule.to_string());
+            keys.refuse_part(&key, format!("{:?}", queue.name), rule.to_string());
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The URL of the backing Redis, taken apart once; shown without user and password.
 
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::path::PathBuf;
 
 use super::{HIDDEN, HIDDEN_RULE, Secret};
@@ -23,14 +24,18 @@ pub enum Place {
     Unix { path: PathBuf },
 }
 
-const FORM: &str = "must be redis://[[user]:password@]host[:port][/database], \
+const FORM: &str = "redis://[[user]:password@]host[:port][/database], \
                     rediss://... for TLS, or redis+unix://[[user]:password@]/path[?db=database]";
-const PERCENT: &str = "must have two hexadecimal digits after each %, and UTF-8 behind them; \
-                       a % itself is %25";
+const PERCENT: &str =
+    "must have two hexadecimal digits after each %, and be UTF-8 once decoded; a % itself is %25";
+/// Where a password may stand in the place of something else, nothing of it is shown.
+const NO_HOST: &str = "if that is a password, @ and the host are missing after it";
 
 impl RedisUrl {
+    /// The error says which part is wrong, and shows none that can hold the password.
     pub(super) fn parse(url: &str) -> Result<Self, String> {
-        let (scheme, rest) = url.split_once("://").ok_or(FORM)?;
+        let no_scheme = || format!("has no scheme: it must be {FORM}");
+        let (scheme, rest) = url.split_once("://").ok_or_else(no_scheme)?;
         let (login, place_text) = match rest.rsplit_once('@') {
             Some((login, place)) => (Some(login), place),
             None => (None, rest),
@@ -41,25 +46,31 @@ impl RedisUrl {
         let (scheme, (place, database)) = match scheme {
             "redis" | "rediss" => (scheme, tcp(place_text, scheme == "rediss")?),
             "redis+unix" | "unix" => ("redis+unix", unix(place_text)?),
-            _ => return Err(FORM.to_owned()),
+            other => {
+                let letter = |letter: char| letter.is_ascii_alphabetic() || "+-.".contains(letter);
+                let shown = other.len() <= 20 && other.chars().all(letter);
+                let shown = if shown { other } else { HIDDEN };
+                return Err(format!("its scheme {shown:?} is not one of: {FORM}"));
+            }
         };
         let (user, password) = match login.map(|login| login.split_once(':')) {
             None => (None, None),
-            Some(Some((user, password))) if !password.is_empty() => {
-                let user = Some(decoded(user)?).filter(|user| !user.is_empty());
-                (user, Some(Secret(decoded(password)?)))
+            Some(Some((_, ""))) => {
+                let rule = "its password is empty: there must be one between the colon and the @";
+                return Err(rule.to_owned());
             }
-            Some(_) => {
-                let rule = "must have a password behind a colon before the @: \
-                            redis://:password@host or redis://user:password@host";
+            Some(Some((user, password))) => {
+                let user = decoded("user", user)?;
+                let password = Secret(decoded("password", password)?);
+                (Some(user).filter(|user| !user.is_empty()), Some(password))
+            }
+            Some(None) => {
+                let rule = "has a user but no password, which must stand between a colon and \
+                            the @: redis://:password@host or redis://user:password@host";
                 return Err(rule.to_owned());
             }
         };
-        let hidden = if login.is_some() {
-            format!("{HIDDEN}@")
-        } else {
-            String::new()
-        };
+        let hidden = if login.is_some() { format!("{HIDDEN}@") } else { String::new() };
         Ok(Self {
             place,
             user,
@@ -81,28 +92,51 @@ fn tcp(text: &str, tls: bool) -> Result<(Place, u8), String> {
         _ => (address, "6379"),
     };
     // An IPv6 address stands in brackets, which are not part of it.
-    let inner = host
-        .strip_prefix('[')
-        .and_then(|host| host.strip_suffix(']'));
-    let host = inner.unwrap_or(host).to_owned();
-    let port = port.parse().ok().filter(|port| *port > 0).ok_or(FORM)?;
-    if host.is_empty() {
-        return Err(FORM.to_owned());
-    }
+    let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let of_name = |letter: char| letter.is_alphanumeric() || "-._".contains(letter);
+    let host = match inner {
+        _ if host.is_empty() => {
+            return Err(format!("has no host; it must be {FORM}"));
+        }
+        Some(inner) if inner.parse::<Ipv6Addr>().is_ok() || scoped(inner) => inner,
+        Some(_) => return Err("its host in brackets is not an IPv6 address".to_owned()),
+        None if host.parse::<Ipv6Addr>().is_ok() || address.parse::<Ipv6Addr>().is_ok() => {
+            let rule = "its host is an IPv6 address, which must stand in brackets: redis://[::1]";
+            return Err(rule.to_owned());
+        }
+        None if host.chars().all(of_name) => host,
+        None => {
+            let rule = "its host has a character that hosts cannot have";
+            return Err(format!("{rule}; {NO_HOST}"));
+        }
+    };
+    let host = host.to_owned();
+    let port = port.parse().ok().filter(|port| *port > 0).ok_or_else(|| {
+        format!("its port, after the host and a colon, is not a number from 1 to 65535; {NO_HOST}")
+    })?;
     Ok((Place::Tcp { host, port, tls }, number(path)?))
+}
+
+/// With the interface that a link-local address needs.
+fn scoped(address: &str) -> bool {
+    let parts = address.split_once('%');
+    parts.is_some_and(|(address, _)| address.parse::<Ipv6Addr>().is_ok())
 }
 
 fn unix(text: &str) -> Result<(Place, u8), String> {
     let (path, query) = text.split_once('?').unwrap_or((text, ""));
     let path = path.strip_prefix("localhost").unwrap_or(path);
     if !path.starts_with('/') || path.len() < 2 {
-        return Err(FORM.to_owned());
+        let rule = "its path must be that of a socket, from the root: redis+unix:///run/redis.sock";
+        return Err(rule.to_owned());
     }
     let database = match query {
         "" => "",
-        query => query.strip_prefix("db=").ok_or(FORM)?,
+        query => {
+            query.strip_prefix("db=").ok_or("its query must be ?db= and the database, or none")?
+        }
     };
-    let path = decoded(path)?.into();
+    let path = decoded("path", path)?.into();
     Ok((Place::Unix { path }, number(database)?))
 }
 
@@ -110,11 +144,12 @@ fn number(database: &str) -> Result<u8, String> {
     if database.is_empty() {
         return Ok(0);
     }
-    let rule = || "must have a database number from 0 to 255 at its end, or none".to_owned();
+    let rule = || format!("its database must be a number from 0 to 255, or none; {NO_HOST}");
     database.parse().map_err(|_| rule())
 }
 
-fn decoded(text: &str) -> Result<String, String> {
+fn decoded(part: &str, text: &str) -> Result<String, String> {
+    let wrong = || format!("its {part} {PERCENT}");
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {
@@ -125,12 +160,12 @@ fn decoded(text: &str) -> Result<String, String> {
         }
         let digit = |at: usize| char::from(*after.get(at)?).to_digit(16);
         let (Some(high), Some(low)) = (digit(0), digit(1)) else {
-            return Err(PERCENT.to_owned());
+            return Err(wrong());
         };
         bytes.push((high * 16 + low) as u8);
         rest = after.get(2..).unwrap_or_default();
     }
-    String::from_utf8(bytes).map_err(|_| PERCENT.to_owned())
+    String::from_utf8(bytes).map_err(|_| wrong())
 }
 
 impl fmt::Display for RedisUrl {
@@ -152,11 +187,7 @@ mod tests {
     /// Each row: a URL; user, password, place, database; how it is shown.
     #[test]
     fn parts() {
-        let tcp = |host: &str, port, tls| Place::Tcp {
-            host: host.to_owned(),
-            port,
-            tls,
-        };
+        let tcp = |host: &str, port, tls| Place::Tcp { host: host.to_owned(), port, tls };
         let unix = |path: &str| Place::Unix { path: path.into() };
         #[rustfmt::skip]
         let rows = [
@@ -167,6 +198,10 @@ mod tests {
              "redis://(hidden)@h/9"),
             ("redis://[::1]:7/1", "", "", tcp("::1", 7, false), 1, "redis://[::1]:7/1"),
             ("redis://[::1]", "", "", tcp("::1", 6379, false), 0, "redis://[::1]"),
+            ("redis://my_redis-1.x.", "", "", tcp("my_redis-1.x.", 6379, false), 0,
+             "redis://my_redis-1.x."),
+            ("redis://[fe80::1%eth0]:7", "", "", tcp("fe80::1%eth0", 7, false), 0,
+             "redis://[fe80::1%eth0]:7"),
             ("unix:///run/r.sock", "", "", unix("/run/r.sock"), 0, "redis+unix:///run/r.sock"),
             ("redis+unix://u:p@/a%20b?db=3", "u", "p", unix("/a b"), 3,
              "redis+unix://(hidden)@/a%20b?db=3"),
@@ -176,37 +211,55 @@ mod tests {
             assert_eq!(parsed.user.as_deref().unwrap_or_default(), user, "{url}");
             let its = parsed.password.as_ref().map_or("", Secret::expose);
             assert_eq!(its, password, "{url}");
-            assert_eq!(
-                (&parsed.place, parsed.database),
-                (&place, database),
-                "{url}"
-            );
+            assert_eq!((&parsed.place, parsed.database), (&place, database), "{url}");
             assert_eq!(parsed.to_string(), shown, "{url}");
         }
     }
 
-    /// Each row: a URL, and a part of what it must be.
+    /// Each row: a URL, and a part of what is wrong with it.
     #[test]
     fn mistakes() {
-        for (url, rule) in [
-            ("localhost", "must be redis://"),
-            ("http://h", "must be redis://"),
-            ("redis://", "must be redis://"),
-            ("redis://h:0", "must be redis://"),
-            ("redis+unix://", "must be redis://"),
-            ("redis+unix:///", "must be redis://"),
-            ("redis+unix:///p?x=1", "must be redis://"),
-            ("redis://h/256", "from 0 to 255"),
-            ("redis://h/0?x", "from 0 to 255"),
-            ("redis://word@h", "a password behind a colon"),
-            ("redis://user:@h", "a password behind a colon"),
-            ("redis://:a%zz@h", "two hexadecimal digits"),
-            ("redis://:a%4@h", "two hexadecimal digits"),
+        #[rustfmt::skip]
+        let rows = [
+            ("localhost", "has no scheme: it must be redis://"),
+            ("redis:hunter2@h", "has no scheme"),
+            ("http://h", "its scheme \"http\" is not one of: redis://"),
+            ("hunter2!://h", "its scheme \"(hidden)\""),
+            ("redis://", "has no host"),
+            ("redis://:6379", "has no host"),
+            ("redis://u:hunter2@", "has no host"),
+            ("redis://::1", "must stand in brackets"),
+            ("redis://::1:6379", "must stand in brackets"),
+            ("redis://[x]:6379", "is not an IPv6 address"),
+            ("redis://h o", "its host has a character"),
+            ("redis://u:hunter2:h", "its host has a character"),
+            ("redis://h:0", "its port"),
+            ("redis://h:65536", "its port"),
+            ("redis://h:x", "its port"),
+            ("redis://h:", "its port"),
+            ("redis://user:hunter2", "@ and the host are missing"),
+            ("redis://user:p/hunter2", "its port"),
+            ("redis+unix://", "its path must be that of a socket"),
+            ("redis+unix:///", "its path"),
+            ("redis+unix://run/redis.sock", "its path"),
+            ("redis+unix:///p?x=1", "its query must be ?db="),
+            ("redis+unix:///a%zz", "its path must have two hexadecimal digits"),
+            ("redis+unix:///p?db=x", "its database must be a number from 0 to 255"),
+            ("redis://h/256", "its database must be a number from 0 to 255"),
+            ("redis://h/hunter2", "its database"),
+            ("redis://h/0?x", "its database"),
+            ("redis://hunter2@h", "has a user but no password"),
+            ("redis://user:@h", "its password is empty"),
+            ("redis://:hunter2%zz@h", "its password must have two hexadecimal digits"),
+            ("redis://:hunter2%4@h", "its password must have two hexadecimal digits"),
+            ("redis://a%zz:hunter2@h", "its user must have two hexadecimal digits"),
             ("redis://:%ff@h", "UTF-8"),
             ("redis://(hidden)@h", "stands in place of a secret"),
-        ] {
+        ];
+        for (url, rule) in rows {
             let error = RedisUrl::parse(url).unwrap_err();
             assert!(error.contains(rule), "{url}: {error}");
+            assert!(!error.contains("hunter2"), "{url}: {error}");
         }
     }
 }

@@ -3,38 +3,114 @@
 
 use super::*;
 
-fn errors_of(layers: Layers) -> Vec<String> {
-    let errors = Config::load(layers)
-        .err()
-        .map_or_else(Vec::new, |errors| errors.0);
+fn errors_of(mut layers: Layers) -> Vec<String> {
+    layers.known_command = Some(|name| ["DQ.CLEAR", "DQ.POLL"].contains(&name));
+    let errors = Config::load(layers).err().map_or_else(Vec::new, |errors| errors.0);
     let one_line = |error: &ConfigError| ConfigErrors(vec![error.clone()]).to_string();
-    errors
-        .iter()
-        .map(|error| one_line(error).lines().skip(1).collect())
-        .collect()
+    errors.iter().map(|error| one_line(error).lines().skip(1).collect()).collect()
+}
+
+fn reloads(key: &str) -> bool {
+    SETTINGS.iter().any(|known| known.key == key && known.reloads)
 }
 
 fn file(text: &str) -> (tempfile::TempDir, Layers) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("broker.toml");
     std::fs::write(&path, text).unwrap();
-    (
-        dir,
-        Layers {
-            file: Some(path),
-            ..Layers::default()
-        },
-    )
+    (dir, Layers { file: Some(path), ..Layers::default() })
 }
 
 fn environment(variables: &[(&str, &str)]) -> Layers {
-    let own = variables
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    Layers {
-        environment: own.collect(),
-        ..Layers::default()
+    let own = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    Layers { environment: own.collect(), ..Layers::default() }
+}
+
+/// One setting of `config/default.toml`: the comment above it, taken apart, and its line.
+struct Entry {
+    section: String,
+    key: String,
+    default: String,
+    text: String,
+    unit: String,
+    /// After "Default:", which names the default again for people, and why it is that.
+    reason: String,
+    flag: Option<String>,
+    reloads: bool,
+}
+
+fn entries() -> Vec<Entry> {
+    let (mut entries, mut section, mut comment) = (Vec::new(), String::new(), Vec::new());
+    for line in DEFAULTS.lines() {
+        if let Some(name) = line.strip_prefix('[') {
+            section = name.trim_end_matches(']').to_owned();
+        } else if let Some(text) = line.strip_prefix('#') {
+            comment.push(text.strip_prefix(' ').unwrap_or(text));
+        } else if let Some((key, default)) = line.split_once(" = ") {
+            let mut text = comment.join("\n");
+            // What stands behind the last of these words, which may be split by the end of a line.
+            let mut part = |name: &str| {
+                let at = text.replace('\n', " ").rfind(name)?;
+                let found = text.split_off(at).replace('\n', " ");
+                Some(found.trim_start_matches(name).trim().to_owned())
+            };
+            let reloads = part("Reload: yes.").is_some();
+            let flag = part("Flag: ").map(|flag| flag.trim_end_matches('.').to_owned());
+            let [reason, unit] = ["Default: ", "Unit: "]
+                .map(|name| part(name).unwrap_or_else(|| panic!("{key} has no {name:?}")));
+            let (key, default) = (key.to_owned(), default.to_owned());
+            let section = section.clone();
+            let text = text.trim().to_owned();
+            entries.push(Entry { section, key, default, text, unit, reason, flag, reloads });
+            comment.clear();
+        } else if line.is_empty() {
+            comment.clear();
+        }
     }
+    entries
+}
+
+impl Entry {
+    fn name(&self) -> String {
+        format!("{}.{}", self.section, self.key).trim_start_matches('.').to_owned()
+    }
+
+    /// Its section of `docs/settings.md`.
+    fn page(&self) -> String {
+        let name = self.name();
+        let variable = format!("DELAY_BROKER_{}__{}", self.section, self.key).to_uppercase();
+        let rule = SETTINGS.iter().find(|setting| setting.key == name).map(|known| (known.rule)());
+        let mut page = format!("\n### {name}\n\n{}\n\n", paragraph(&self.text));
+        let mut line = |text: String| page += &format!("- {text}\n");
+        line(format!("Unit: {}", self.unit));
+        line(format!("Default: `{}`. {}", self.default, sentence(&self.reason)));
+        if let Some(rule) = rule {
+            line(format!("Value: {}.", rule.trim_start_matches("must be ")));
+            line(format!("Environment: `{variable}`"));
+        }
+        if let Some(flag) = &self.flag {
+            line(format!("Flag: `{flag}`"));
+        }
+        line(format!("Change: {}", if self.reloads { "SIGHUP" } else { "restart" }));
+        page
+    }
+}
+
+/// Lines joined; those that are indented are a block of code.
+fn paragraph(text: &str) -> String {
+    let (code, prose): (Vec<&str>, Vec<&str>) =
+        text.lines().partition(|line| line.starts_with("  "));
+    let mut shown = prose.join(" ");
+    if !code.is_empty() {
+        let code: Vec<&str> = code.iter().map(|line| line.trim_start()).collect();
+        shown += &format!("\n\n```toml\n{}\n```", code.join("\n"));
+    }
+    shown
+}
+
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// The reference names every setting and nothing else, and says of each its unit and default.
@@ -42,22 +118,9 @@ fn environment(variables: &[(&str, &str)]) -> Layers {
 fn default_toml_is_the_reference() {
     let config = Config::with(&[]).unwrap();
     let mut named = Vec::new();
-    let (mut section, mut comment) = (String::new(), String::new());
-    for line in DEFAULTS.lines() {
-        if let Some(name) = line.strip_prefix('[') {
-            section = format!("{}.", name.trim_end_matches(']'));
-        } else if let Some(text) = line.strip_prefix('#') {
-            comment.push_str(text);
-        } else if let Some((key, _)) = line.split_once(" = ") {
-            for part in ["Unit: ", "Default: "] {
-                assert!(comment.contains(part), "{section}{key} has no {part:?}");
-            }
-            let name = format!("{section}{key}");
-            let marked = comment.ends_with(" Reload: yes.");
-            assert_eq!(marked, RELOADED.contains(&name.as_str()), "{name}");
-            named.push(name);
-            comment.clear();
-        }
+    for entry in entries() {
+        assert_eq!(entry.reloads, reloads(&entry.name()), "{}", entry.name());
+        named.push(entry.name());
     }
     let read: Vec<&String> = config.settings.iter().map(|(key, _)| key).collect();
     let sorted = |mut keys: Vec<String>| {
@@ -69,16 +132,45 @@ fn default_toml_is_the_reference() {
     assert_eq!(written, DEFAULTS.parse::<toml::Table>().unwrap());
 }
 
+/// `docs/settings.md` is made from `config/default.toml` and the list of settings:
+/// `WRITE_DOCS=1 cargo test --lib settings_page` writes it.
+#[test]
+fn settings_page() {
+    let mut page = String::from(
+        "# Settings\n\nMade from `config/default.toml`, which is compiled into the broker as the \
+         lowest of four layers: that file, the file of `--config`, the environment, flags; a later \
+         layer overrides an earlier one. A file needs only the settings that differ, and an \
+         unknown key is an error. `delay-broker check` reports all errors at once and prints the \
+         settings in effect. The broker takes up a setting marked \"Change: SIGHUP\" when it \
+         receives that signal; all others need a restart.\n",
+    );
+    let mut section = None;
+    for entry in entries() {
+        if section.as_ref() != Some(&entry.section) {
+            let title = match entry.section.as_str() {
+                "" => "Tables",
+                section => &format!("[{section}]"),
+            };
+            page += &format!("\n## {title}\n");
+            section = Some(entry.section.clone());
+        }
+        page += &entry.page();
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/settings.md");
+    if std::env::var_os("WRITE_DOCS").is_some() {
+        std::fs::write(path, &page).unwrap();
+    }
+    let written = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(written == page, "WRITE_DOCS=1 cargo test --lib settings_page writes docs/settings.md");
+}
+
 #[test]
 fn later_layers_are_stronger() {
     let (_dir, mut layers) = file("[server]\nclients_max = 1\ngrace_s = 1\nstall_timeout_s = 1");
     let variables = [
         ("DELAY_BROKER_SERVER__GRACE_S", "2"),
         ("DELAY_BROKER_SERVER__STALL_TIMEOUT_S", "2"),
-        (
-            "DELAY_BROKER_SERVER__DISABLED_COMMANDS",
-            "dq.clear, dq.poll",
-        ),
+        ("DELAY_BROKER_SERVER__DISABLED_COMMANDS", "dq.clear, dq.poll"),
         ("DELAY_BROKER_SERVER__PROTECTED_MODE", "false"),
         ("DELAY_BROKER_SERVER__PASSWORD", "00123"),
         ("DELAY_BROKER_HTTP__LISTEN", ""),
@@ -91,10 +183,7 @@ fn later_layers_are_stronger() {
     layers.flags = vec![("server.stall_timeout_s", "3".to_owned())];
     let config = Config::load(layers).unwrap();
     let server = &config.server;
-    assert_eq!(
-        (server.clients_max, server.grace_s, server.stall_timeout_s),
-        (1, 2, 3)
-    );
+    assert_eq!((server.clients_max, server.grace_s, server.stall_timeout_s), (1, 2, 3));
     assert_eq!(server.disabled_commands, ["DQ.CLEAR", "DQ.POLL"]);
     assert!(!server.protected_mode);
     assert_eq!(server.password.as_ref().map(Secret::expose), Some("00123"));
@@ -121,19 +210,19 @@ fn rules() {
         ("limits.queue_pattern", "(", "must be a regular expression: error: unclosed group"),
         ("server.password", "(hidden)", "stands in place of a secret"),
         ("server.disabled_commands", "dq.clear, DQ.POLL", ""),
-        ("server.disabled_commands", "dq.clear, dq.claer", "\"DQ.CLAER\" is none"),
+        ("server.disabled_commands", "dq.clear, dq.claer", "\"DQ.CLAER\" is not one"),
         ("limits.arguments_max", "2001", "at least 2 * limits.moffer_messages_max + 2"),
         ("limits.request_bytes_max", "33554432", "must exceed limits.payload_bytes_max"),
         ("redis.url", "redis://localhost", ""),
         ("redis.url", "redis://u:p@localhost:6379/3", ""),
         ("redis.url", "redis://[::1]:6379", ""),
         ("redis.url", "unix:///run/redis.sock", ""),
-        ("redis.url", "http://localhost", "must be redis://"),
-        ("redis.url", "redis://localhost/x", "must have a database number"),
-        ("redis.url", "redis://localhost:0", "must be redis://"),
-        ("redis.url", "redis+unix://", "must be redis://"),
+        ("redis.url", "http://localhost", "its scheme \"http\""),
+        ("redis.url", "redis://localhost/x", "its database must be a number"),
+        ("redis.url", "redis://localhost:0", "its port"),
+        ("redis.url", "redis+unix://", "its path"),
         ("redis.url", "redis://(hidden)@localhost", "stands in place of a secret"),
-        ("redis.url", "redis://:a%zz@localhost", "(hidden) (from a flag): must have two hex"),
+        ("redis.url", "redis://:a%zz@localhost", "(hidden) (from a flag): its password must have"),
         ("redis.tls_ca_file", "/nowhere/ca.pem", "(from a flag): cannot be read"),
         ("redis.tls_key_file", "/dev/null", "is not a file"),
         ("redis.audit", "on", "one of \"refuse\", \"warn\", \"off\""),
@@ -142,18 +231,17 @@ fn rules() {
         ("managed.appendfsync", "sometimes", "one of \"always\", \"everysec\", \"no\""),
         ("managed.data_dir", "", "must be a directory"),
         ("http.listen", "127.0.0.1:7379", "must not be the port of server.listen"),
-        ("log.level", "info,delay_broker::clock=debug", ""),
-        ("log.level", "a=b=c", "must be a level or a filter"),
+        ("log.level", "info,delay_broker::store::clock=debug", ""),
+        ("log.level", "warning", ""),
+        ("log.level", "", ""),
+        ("log.level", "loud", "\"loud\" is neither a level nor one of the modules daemon, http"),
         ("scheduler.retry_max_ms", "49", "must not be less than scheduler.retry_min_ms"),
         ("queues", "orders", "in a file only"),
         ("server.lissten", "x", "is not a setting"),
     ];
     for (key, text, part) in rows {
         let flags = vec![(key, text.to_owned())];
-        let errors = errors_of(Layers {
-            flags,
-            ..Layers::default()
-        });
+        let errors = errors_of(Layers { flags, ..Layers::default() });
         match part {
             "" => assert_eq!(errors, [""; 0], "{key} = {text}"),
             part => {
@@ -214,17 +302,13 @@ fn all_errors_at_once() {
         "[server]\npassword = 12345\nlisten = 7379\n[redis]\nurl = 'redis://u:hunter2@h:x'\n\
          pasword = 'hunter2'\n[nothing]\nkey = 1\n[log]\nformat = 'xml'",
     );
-    layers.environment = environment(&[
-        ("DELAY_BROKER_LOG_LEVEL", "x"),
-        ("DELAY_BROKER_LIMITS__QUEUES_MAX", "0"),
-    ])
-    .environment;
+    layers.environment =
+        environment(&[("DELAY_BROKER_LOG_LEVEL", "x"), ("DELAY_BROKER_LIMITS__QUEUES_MAX", "0")])
+            .environment;
     layers.flags = vec![("managed.port", "x".to_owned())];
     let errors = errors_of(layers);
-    let keys: Vec<&str> = errors
-        .iter()
-        .filter_map(|line| line.trim().split([' ', ':']).next())
-        .collect();
+    let keys: Vec<&str> =
+        errors.iter().filter_map(|line| line.trim().split([' ', ':']).next()).collect();
     #[rustfmt::skip]
     assert_eq!(keys, [
         "DELAY_BROKER_LOG_LEVEL", "server.listen", "server.password", "limits.queues_max",
@@ -232,10 +316,7 @@ fn all_errors_at_once() {
     ]);
     let all = errors.concat();
     assert!(!all.contains("hunter2") && !all.contains("12345"), "{all}");
-    assert!(
-        all.contains("broker.toml") && all.contains("(from the environment)"),
-        "{all}"
-    );
+    assert!(all.contains("broker.toml") && all.contains("(from the environment)"), "{all}");
 }
 
 #[test]
@@ -244,15 +325,8 @@ fn a_file_that_is_no_toml_names_the_line_and_not_its_text() {
     let errors = errors_of(layers).concat();
     assert!(errors.contains("line 2 is not TOML"), "{errors}");
     assert!(!errors.contains("hunter2"), "{errors}");
-    let missing = Layers {
-        file: Some("/nowhere/broker.toml".into()),
-        ..Layers::default()
-    };
-    assert!(
-        errors_of(missing)
-            .concat()
-            .contains("/nowhere/broker.toml: cannot be read")
-    );
+    let missing = Layers { file: Some("/nowhere/broker.toml".into()), ..Layers::default() };
+    assert!(errors_of(missing).concat().contains("/nowhere/broker.toml: cannot be read"));
 }
 
 #[test]
@@ -262,14 +336,9 @@ fn secrets_are_never_shown() {
         ("redis.url", "redis://user:hunter2@example.com:6379/1"),
     ]);
     let config = config.unwrap();
-    let rules = crate::command::Rules::new(&config, false);
-    let shown = format!("{config:?}{}{rules:?}", config.effective());
+    let shown = format!("{config:?}{}", config.effective());
     assert!(!shown.contains("hunter2"), "{shown}");
-    assert!(
-        config
-            .effective()
-            .contains("\n# url = \"redis://(hidden)@example.com:6379/1\"\n")
-    );
+    assert!(config.effective().contains("\n# url = \"redis://(hidden)@example.com:6379/1\"\n"));
 }
 
 /// What `check` prints is a file again; its secrets must be set again.
@@ -315,17 +384,14 @@ fn each_key_has_its_variable() {
 /// A setting that is not the default's, for each key that can change without a restart.
 #[test]
 fn what_reloads_is_taken_up_and_the_rest_is_not() {
-    let certified = crate::tls::tests::Files::new();
+    let certified = tls::tests::Files::new();
     let base = certified.settings();
     let load = |more: &[(&'static str, &str)]| {
-        let all: Vec<_> = base
-            .iter()
-            .map(|(key, value)| (*key, value.as_str()))
-            .collect();
+        let all: Vec<_> = base.iter().map(|(key, value)| (*key, value.as_str())).collect();
         Config::with(&[&all[..], more].concat()).unwrap()
     };
     let before = load(&[]);
-    let other = crate::tls::tests::Files::new();
+    let other = tls::tests::Files::new();
     let other = other.settings();
     let mut seen = Vec::new();
     for (key, default) in &before.settings {
@@ -358,25 +424,19 @@ fn what_reloads_is_taken_up_and_the_rest_is_not() {
         let changes = before.changes(&wanted);
         assert_eq!(changes.len(), 1, "{key}: {changes:?}");
         let after = before.reloaded(&wanted).unwrap();
-        let expected = if RELOADED.contains(&key) {
-            &wanted
-        } else {
-            &before
-        };
+        let expected = if reloads(key) { &wanted } else { &before };
         assert_eq!(format!("{after:?}"), format!("{expected:?}"), "{key}");
         assert!(after.changes(expected).is_empty(), "{key}");
         seen.push(key);
     }
     // Those of a pair of files change together.
-    let renewed: Vec<_> = other
-        .iter()
-        .map(|(key, value)| (*key, value.as_str()))
-        .collect();
+    let renewed: Vec<_> = other.iter().map(|(key, value)| (*key, value.as_str())).collect();
     let wanted = Config::with(&renewed).unwrap();
     let after = before.reloaded(&wanted).unwrap();
     assert!(after.changes(&wanted).is_empty());
-    let unseen = |key: &&&str| !seen.contains(key) && !key.starts_with("server.tls_");
-    assert_eq!(RELOADED.iter().filter(unseen).collect::<Vec<_>>(), [&""; 0]);
+    let unseen = |key: &&&'static str| !seen.contains(key) && !key.starts_with("server.tls_");
+    let reloaded = SETTINGS.iter().filter(|known| known.reloads).map(|known| &known.key);
+    assert_eq!(reloaded.filter(unseen).collect::<Vec<_>>(), [&""; 0]);
 }
 
 /// The address stays until a restart, so the password that it needs stays, too.
@@ -392,24 +452,15 @@ fn a_password_is_not_taken_from_an_address_that_stays_open() {
 
 #[test]
 fn tls() {
-    let files = crate::tls::tests::Files::new();
-    let other = crate::tls::tests::Files::new();
+    let files = tls::tests::Files::new();
+    let other = tls::tests::Files::new();
     let [listen, certificate, key] = files.settings();
     let [_, _, other_key] = other.settings();
     let errors = |settings: &[(&'static str, &str)]| {
-        let flags = settings
-            .iter()
-            .map(|(key, value)| (*key, (*value).to_owned()));
-        errors_of(Layers {
-            flags: flags.collect(),
-            ..Layers::default()
-        })
-        .concat()
+        let flags = settings.iter().map(|(key, value)| (*key, (*value).to_owned()));
+        errors_of(Layers { flags: flags.collect(), ..Layers::default() }).concat()
     };
-    let (cert, key) = (
-        ("server.tls_cert_file", &*certificate.1),
-        ("server.tls_key_file", &*key.1),
-    );
+    let (cert, key) = (("server.tls_cert_file", &*certificate.1), ("server.tls_key_file", &*key.1));
     let listen = ("server.tls_listen", &*listen.1);
     let open = ("server.tls_listen", "0.0.0.0:0");
     let nowhere = ("server.listen", "");
@@ -437,11 +488,7 @@ fn tls() {
     ];
     for (settings, parts) in rows {
         let errors = errors(settings);
-        assert_eq!(
-            errors.is_empty(),
-            parts.is_empty(),
-            "{settings:?}: {errors}"
-        );
+        assert_eq!(errors.is_empty(), parts.is_empty(), "{settings:?}: {errors}");
         for part in *parts {
             assert!(errors.contains(part), "{settings:?}: {errors}");
         }

@@ -31,14 +31,10 @@ pub enum Answer {
 pub async fn ask(socket: &Path, question: &str, longest: Duration) -> io::Result<Answer> {
     let exchange = async {
         let mut stream = BufReader::new(UnixStream::connect(socket).await?);
-        stream
-            .write_all(format!("{question}\r\n").as_bytes())
-            .await?;
+        stream.write_all(format!("{question}\r\n").as_bytes()).await?;
         read(&mut stream).await
     };
-    timeout(longest, exchange)
-        .await
-        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    timeout(longest, exchange).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 /// The value of one setting of a Redis.
@@ -91,9 +87,5 @@ async fn line(stream: &mut BufReader<UnixStream>) -> io::Result<Option<String>> 
         Err(error) if error.kind() == io::ErrorKind::ConnectionReset => 0,
         read => read?,
     };
-    Ok(if read == 0 {
-        None
-    } else {
-        Some(line.trim_end().to_owned())
-    })
+    Ok(if read == 0 { None } else { Some(line.trim_end().to_owned()) })
 }

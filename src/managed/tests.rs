@@ -20,10 +20,7 @@ async fn text(managed: &Managed, question: &str) -> String {
 }
 
 fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { timeout(DEADLINE, test).await.unwrap() });
 }
 
@@ -42,11 +39,7 @@ fn started_left_adopted_stopped() {
             ("maxmemory-policy", "noeviction"),
             ("save", ""),
         ] {
-            assert_eq!(
-                setting(&first.socket, name).await.as_deref(),
-                Some(value),
-                "{name}"
-            );
+            assert_eq!(setting(&first.socket, name).await.as_deref(), Some(value), "{name}");
         }
         assert!(!port_is_free(first.port));
         let (pid, port) = (first.pid().unwrap(), first.port);
@@ -56,10 +49,7 @@ fn started_left_adopted_stopped() {
         let second = start(&settings(dir.path())).await.unwrap();
         assert!(second.adopted);
         assert_eq!((second.pid(), second.port), (Some(pid), port));
-        assert_eq!(
-            setting(&second.socket, "appendfsync").await.as_deref(),
-            Some("always")
-        );
+        assert_eq!(setting(&second.socket, "appendfsync").await.as_deref(), Some("always"));
         second.stop().await.unwrap();
         assert!(port_is_free(port));
 
@@ -88,10 +78,7 @@ fn restarted_when_it_dies() {
             kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
             managed.revive_once().await;
             assert_eq!(text(&managed, "GET key").await, "value");
-            assert_eq!(
-                setting(&managed.socket, "port").await,
-                Some(port.to_string())
-            );
+            assert_eq!(setting(&managed.socket, "port").await, Some(port.to_string()));
             assert_ne!(managed.pid(), Some(pid));
         }
         managed.stop().await.unwrap();
@@ -118,11 +105,8 @@ fn one_that_is_dying_is_not_waited_for() {
 #[test]
 fn another_process_with_its_number_is_not_waited_for() {
     let dir = tempfile::tempdir().unwrap();
-    let mut other = std::process::Command::new("sleep")
-        .arg("60")
-        .current_dir(dir.path())
-        .spawn()
-        .unwrap();
+    let mut other =
+        std::process::Command::new("sleep").arg("60").current_dir(dir.path()).spawn().unwrap();
     std::fs::write(dir.path().join(PID), other.id().to_string()).unwrap();
     run(async {
         let managed = start(&settings(dir.path())).await.unwrap();
@@ -155,12 +139,7 @@ fn a_watch_given_up_leaves_nothing_in_the_way() {
             () = answers => {}
         }
         managed.stop().await.unwrap();
-        start(&settings(dir.path()))
-            .await
-            .unwrap()
-            .stop()
-            .await
-            .unwrap();
+        start(&settings(dir.path())).await.unwrap().stop().await.unwrap();
     });
 }
 
@@ -186,29 +165,17 @@ fn refusals() {
         for file in ["appendonlydir/appendonly.aof.manifest", "appendonly.aof"] {
             std::fs::write(broken.path().join(file), "garbage\n").unwrap();
         }
-        let error = start(&settings(broken.path()))
-            .await
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("exit status: 1") && error.contains("AOF"),
-            "{error}"
-        );
+        let error = start(&settings(broken.path())).await.unwrap_err().to_string();
+        assert!(error.contains("exit status: 1") && error.contains("AOF"), "{error}");
 
         wrong.data_dir = "/proc/none".into();
         let error = start(&wrong).await.unwrap_err().to_string();
-        assert!(
-            error.contains("/proc/none") && error.contains("--data-dir"),
-            "{error}"
-        );
+        assert!(error.contains("/proc/none") && error.contains("--data-dir"), "{error}");
 
         let first = start(&settings(dir.path())).await.unwrap();
         let error = start(&settings(dir.path())).await.unwrap_err().to_string();
         let pid = std::process::id();
-        assert!(
-            error.contains(&format!("another delay-broker (process {pid})")),
-            "{error}"
-        );
+        assert!(error.contains(&format!("another delay-broker (process {pid})")), "{error}");
         first.stop().await.unwrap();
     });
 }
@@ -238,4 +205,44 @@ fn versions() {
     for (text, version) in rows {
         assert_eq!(version_of(text), version, "{text}");
     }
+}
+
+#[test]
+fn a_directory_without_rights_names_its_owner_and_what_helps() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("data");
+    std::fs::create_dir(&path).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let owner = path.metadata().unwrap().uid();
+    let denied = |path: &Path, kind: io::ErrorKind| {
+        let (path, error) = (path.to_owned(), kind.into());
+        ManagedError::DataDir { path, error }.to_string()
+    };
+    let said = denied(&path.join("not/there"), io::ErrorKind::PermissionDenied);
+    let shown = path.display();
+    let parts = [
+        format!("{shown} belongs to user {owner} (mode 700), and this process is user {owner}"),
+        format!("docker run -v NAME:{shown}"),
+        format!("--tmpfs {shown}:uid={owner},gid="),
+    ];
+    for part in parts {
+        assert!(said.contains(&part), "{said}");
+    }
+    let said = denied(&path, io::ErrorKind::ReadOnlyFilesystem);
+    assert!(said.contains(&format!("(docker run -v NAME:{shown})")), "{said}");
+    let said = denied(&path, io::ErrorKind::NotADirectory);
+    assert!(!said.contains("docker") && said.contains("--data-dir"), "{said}");
+}
+
+#[test]
+fn of_a_long_log_the_end_is_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    let lines: Vec<String> = (0..10_000).map(|n| format!("line {n}")).collect();
+    std::fs::write(&path, lines.join("\n")).unwrap();
+    let last: Vec<String> = (9_995..10_000).map(|n| format!("  line {n}")).collect();
+    assert_eq!(tail(&path), last.join("\n"));
+    std::fs::write(&path, "x".repeat(1 << 20)).unwrap();
+    assert_eq!(tail(&path).len(), 2 + 4096);
 }

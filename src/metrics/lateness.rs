@@ -5,8 +5,10 @@
 //! too large) for the quantiles of DQ.INFO. The exporter's own histograms would hold one sample
 //! for each message until the next scrape.
 
-use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::list::Spec;
+use super::text::series;
 
 /// Upper bounds of what is exported, in microseconds: from half a millisecond, below the target
 /// of one, to ten minutes, an outage.
@@ -67,6 +69,10 @@ impl Lateness {
         self.max_us.fetch_max(us, Relaxed);
     }
 
+    pub fn count(&self) -> u64 {
+        self.count.load(Relaxed)
+    }
+
     pub fn max_us(&self) -> u64 {
         self.max_us.load(Relaxed)
     }
@@ -85,25 +91,19 @@ impl Lateness {
         self.max_us()
     }
 
-    /// The lines of one series in Prometheus's text format; `label` is already escaped.
-    pub fn write(&self, name: &str, label: &str, out: &mut String) {
+    /// The lines of one queue in Prometheus's text format.
+    pub fn write(&self, spec: &Spec, queue: &str, out: &mut String) {
         let mut seen = 0;
         for (bound, counted) in BOUNDS_US.iter().zip(&self.exported) {
             seen += counted.load(Relaxed);
-            let bound = seconds(*bound);
-            let _ = writeln!(
-                out,
-                "{name}_bucket{{queue=\"{label}\",le=\"{bound}\"}} {seen}"
-            );
+            let bound = seconds(*bound).to_string();
+            series(spec, "_bucket", &[("queue", queue), ("le", &bound)], seen, out);
         }
         let count = self.count.load(Relaxed).max(seen);
         let sum = seconds(self.sum_us.load(Relaxed));
-        let _ = writeln!(
-            out,
-            "{name}_bucket{{queue=\"{label}\",le=\"+Inf\"}} {count}"
-        );
-        let _ = writeln!(out, "{name}_sum{{queue=\"{label}\"}} {sum}");
-        let _ = writeln!(out, "{name}_count{{queue=\"{label}\"}} {count}");
+        series(spec, "_bucket", &[("queue", queue), ("le", "+Inf")], count, out);
+        series(spec, "_sum", &[("queue", queue)], sum, out);
+        series(spec, "_count", &[("queue", queue)], count, out);
     }
 }
 
@@ -132,6 +132,7 @@ fn fine_bound_us(bucket: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::list::LATENESS;
     use super::*;
 
     #[test]
@@ -160,14 +161,8 @@ mod tests {
         ];
         for (values, expected) in rows {
             let lateness = Lateness::new();
-            values
-                .iter()
-                .for_each(|(us, count)| lateness.record(*us, *count));
-            let seen = [
-                lateness.quantile_us(0.5),
-                lateness.quantile_us(0.99),
-                lateness.max_us(),
-            ];
+            values.iter().for_each(|(us, count)| lateness.record(*us, *count));
+            let seen = [lateness.quantile_us(0.5), lateness.quantile_us(0.99), lateness.max_us()];
             assert_eq!(seen, expected, "{values:?}");
         }
     }
@@ -179,13 +174,13 @@ mod tests {
             lateness.record(us, count);
         }
         let mut text = String::new();
-        lateness.write("late", "q", &mut text);
+        lateness.write(&LATENESS, "q", &mut text);
         for line in [
-            "late_bucket{queue=\"q\",le=\"0.0005\"} 3\n",
-            "late_bucket{queue=\"q\",le=\"0.001\"} 6\n",
-            "late_bucket{queue=\"q\",le=\"600\"} 6\n",
-            "late_bucket{queue=\"q\",le=\"+Inf\"} 7\n",
-            "late_count{queue=\"q\"} 7\n",
+            "delay_broker_lateness_seconds_bucket{queue=\"q\",le=\"0.0005\"} 3\n",
+            "delay_broker_lateness_seconds_bucket{queue=\"q\",le=\"0.001\"} 6\n",
+            "delay_broker_lateness_seconds_bucket{queue=\"q\",le=\"600\"} 6\n",
+            "delay_broker_lateness_seconds_bucket{queue=\"q\",le=\"+Inf\"} 7\n",
+            "delay_broker_lateness_seconds_count{queue=\"q\"} 7\n",
         ] {
             assert!(text.contains(line), "{line} in {text}");
         }

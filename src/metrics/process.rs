@@ -2,24 +2,32 @@
 //!
 //! Reads `/proc` at each scrape. What cannot be read is left out.
 
-use std::fmt::Write;
 use std::fs;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::param::{clock_ticks_per_second, page_size};
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{PROCESS_CPU, PROCESS_FDS, PROCESS_FDS_MAX, PROCESS_MEMORY, PROCESS_START, Spec, head};
+use super::list::{
+    LOG_LOST, PROCESS_CPU, PROCESS_FDS, PROCESS_FDS_MAX, PROCESS_MEMORY, PROCESS_START, Spec,
+};
+use super::text::{head, series};
+
+/// Counted by whoever writes the log of this process.
+pub static LOG_LINES_LOST: AtomicU64 = AtomicU64::new(0);
 
 pub(super) fn write(out: &mut String) {
     let mut gauge = |spec: &Spec, number: Option<f64>| {
         if let Some(number) = number {
             head(spec, out);
-            let _ = writeln!(out, "{} {number}", spec.name);
+            series(spec, "", &[], number, out);
         }
     };
     let (cpu, started) = cpu_and_start().unzip();
+    let lost = LOG_LINES_LOST.load(Ordering::Relaxed);
+    gauge(&LOG_LOST, Some(lost as f64));
     gauge(&PROCESS_CPU, cpu);
     gauge(&PROCESS_START, started);
     gauge(&PROCESS_MEMORY, Some(resident_bytes() as f64));
@@ -33,10 +41,7 @@ pub(super) fn write(out: &mut String) {
 /// Memory of this process.
 pub fn resident_bytes() -> u64 {
     let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = statm
-        .split(' ')
-        .nth(1)
-        .and_then(|pages| pages.parse::<u64>().ok());
+    let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
     pages.unwrap_or(0) * page_size() as u64
 }
 
@@ -68,10 +73,7 @@ mod tests {
     fn plausible() {
         let (cpu, started) = cpu_and_start().unwrap();
         assert!((0.0..3_600.0).contains(&cpu), "{cpu}");
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap()
-            .as_secs_f64();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
         let age = now - started;
         assert!((-2.0..3_600.0).contains(&age), "{age}");
         assert!(resident_bytes() > 100_000);

@@ -8,13 +8,17 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::lateness::Lateness;
-use super::{CANCELLED, DELIVERED, LATENESS, OFFERED, QUARANTINED, REMOVED, Spec, head};
-use super::{OVERDUE, PAUSED, PENDING, READY};
+use super::list::{
+    CANCELLED, DELIVERED, DUE_HOUR, DUE_MINUTE, IN_QUARANTINE, LATENESS, OFFERED, OVERDUE, PAUSED,
+    PENDING, QUARANTINED, READY, REMOVED, Spec,
+};
+use super::text::{head, series};
 
 /// In the order of [`QueueMetrics::counts`].
 const COUNTED: [&Spec; 5] = [&OFFERED, &DELIVERED, &CANCELLED, &REMOVED, &QUARANTINED];
 /// In the order of [`Reading::numbers`].
-const READ: [&Spec; 4] = [&PENDING, &READY, &OVERDUE, &PAUSED];
+const READ: [&Spec; 7] =
+    [&PENDING, &READY, &OVERDUE, &PAUSED, &IN_QUARANTINE, &DUE_MINUTE, &DUE_HOUR];
 
 /// The metrics of one queue, or of all that share `other`.
 pub struct QueueMetrics {
@@ -32,16 +36,22 @@ pub struct Reading {
     pub ready: Option<u64>,
     pub overdue_ms: Option<u64>,
     pub paused: Option<u64>,
+    pub quarantined: Option<u64>,
+    pub due_minute: Option<u64>,
+    pub due_hour: Option<u64>,
 }
 
 impl Reading {
-    fn numbers(self) -> [Option<f64>; 4] {
+    fn numbers(self) -> [Option<f64>; READ.len()] {
         let number = |number: u64| number as f64;
         [
             self.pending.map(number),
             self.ready.map(number),
             self.overdue_ms.map(|ms| number(ms) / 1e3),
             self.paused.map(number),
+            self.quarantined.map(number),
+            self.due_minute.map(number),
+            self.due_hour.map(number),
         ]
     }
 }
@@ -54,9 +64,10 @@ pub struct QueueSnapshot {
     pub cancelled: u64,
     pub removed: u64,
     pub quarantined: u64,
-    pub lateness_p50_ms: f64,
-    pub lateness_p99_ms: f64,
-    pub lateness_max_ms: f64,
+    /// None where nothing was delivered.
+    pub lateness_p50_ms: Option<f64>,
+    pub lateness_p99_ms: Option<f64>,
+    pub lateness_max_ms: Option<f64>,
 }
 
 impl QueueMetrics {
@@ -97,8 +108,7 @@ impl QueueMetrics {
     /// So many messages were delivered so long after they were due (less than 0 counts as 0).
     pub fn lateness(&self, seconds: f64, messages: u64) {
         // The conversion saturates: negative and not-a-number give 0.
-        self.lateness
-            .record((seconds * 1e6).round() as u64, messages);
+        self.lateness.record((seconds * 1e6).round() as u64, messages);
     }
 
     /// What Redis holds now.
@@ -106,10 +116,20 @@ impl QueueMetrics {
         *self.reading.lock().unwrap_or_else(PoisonError::into_inner) = reading;
     }
 
+    /// As it was read last.
+    pub fn reading(&self) -> Reading {
+        *self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Offered, delivered, cancelled, removed, quarantined.
+    pub fn counted(&self) -> [u64; 5] {
+        self.counts.each_ref().map(|count| count.load(Relaxed))
+    }
+
     pub fn snapshot(&self) -> QueueSnapshot {
-        let [offered, delivered, cancelled, removed, quarantined] =
-            self.counts.each_ref().map(|count| count.load(Relaxed));
-        let ms = |us: u64| us as f64 / 1e3;
+        let [offered, delivered, cancelled, removed, quarantined] = self.counted();
+        let any = self.lateness.count() > 0;
+        let ms = |us: u64| any.then_some(us as f64 / 1e3);
         QueueSnapshot {
             offered,
             delivered,
@@ -125,36 +145,23 @@ impl QueueMetrics {
 
 /// All series of all queues in Prometheus's text format.
 pub(super) fn write(queues: &[Arc<QueueMetrics>], out: &mut String) {
-    let escaped = |queue: &QueueMetrics| queue.label.replace('\\', "\\\\").replace('"', "\\\"");
-    let queues: Vec<(String, &QueueMetrics)> = queues
-        .iter()
-        .map(|queue| (escaped(queue), queue.as_ref()))
-        .collect();
     for (place, spec) in COUNTED.into_iter().enumerate() {
         head(spec, out);
-        for (label, queue) in &queues {
-            let count = queue
-                .counts
-                .get(place)
-                .map_or(0, |count| count.load(Relaxed));
-            let _ = writeln!(out, "{}{{queue=\"{label}\"}} {count}", spec.name);
+        for queue in queues {
+            let count = queue.counts.get(place).map_or(0, |count| count.load(Relaxed));
+            series(spec, "", &[("queue", &queue.label)], count, out);
         }
     }
     head(&LATENESS, out);
-    for (label, queue) in &queues {
-        queue.lateness.write(LATENESS.name, label, out);
+    for queue in queues {
+        queue.lateness.write(&LATENESS, &queue.label, out);
     }
-    let reading =
-        |queue: &QueueMetrics| *queue.reading.lock().unwrap_or_else(PoisonError::into_inner);
-    let readings: Vec<_> = queues
-        .iter()
-        .map(|(_, queue)| reading(queue).numbers())
-        .collect();
+    let readings: Vec<_> = queues.iter().map(|queue| queue.reading().numbers()).collect();
     for (place, spec) in READ.into_iter().enumerate() {
         head(spec, out);
-        for ((label, _), numbers) in queues.iter().zip(&readings) {
+        for (queue, numbers) in queues.iter().zip(&readings) {
             if let Some(Some(number)) = numbers.get(place) {
-                let _ = writeln!(out, "{}{{queue=\"{label}\"}} {number}", spec.name);
+                series(spec, "", &[("queue", &queue.label)], number, out);
             }
         }
     }

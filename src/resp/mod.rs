@@ -1,14 +1,17 @@
 //! The part of RESP that a server speaks: requests in, replies out, both protocol versions.
 //!
 //! Requests are arrays of bulk strings, or inline commands; nothing nested. [`request`] reads them
-//! within limits that hold before anything is waited for; [`reply`] types and writes what is sent.
+//! within [`limits`] that hold before anything is waited for; [`reply`] types and writes what is
+//! sent.
 //! No IO here, and no command is known here.
 
+mod limits;
 mod reply;
 mod request;
 
-pub use reply::{Reply, encode_bulk};
-pub use request::{ProtocolError, Request, RequestLimits, RequestReader};
+pub use limits::RequestLimits;
+pub use reply::{Encoded, Reply, encode_bulk};
+pub use request::{ProtocolError, Request, RequestReader};
 
 /// The protocol that replies are written in. Requests look the same in both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

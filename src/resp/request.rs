@@ -9,24 +9,7 @@
 use bytes::{Buf, BytesMut};
 use thiserror::Error;
 
-/// What a request may be at most; from configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RequestLimits {
-    pub args_max: usize,
-    pub arg_bytes_max: usize,
-    pub request_bytes_max: usize,
-    pub inline_bytes_max: usize,
-}
-
-impl RequestLimits {
-    /// What a client may send before it has said the password, as in Redis: enough for HELLO.
-    pub const UNAUTHENTICATED: Self = Self {
-        args_max: 10,
-        arg_bytes_max: 16 * 1024,
-        request_bytes_max: 64 * 1024,
-        inline_bytes_max: 16 * 1024,
-    };
-}
+use super::limits::RequestLimits;
 
 /// The byte stream cannot be trusted any more: the connection closes after the error reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -68,7 +51,7 @@ const LENGTH_LINE_MAX: usize = 32;
 const RANGES_KEPT: usize = 128;
 const UNQUOTED_KEPT: usize = 4 * 1024;
 
-type Range = (usize, usize);
+pub(super) type Range = (usize, usize);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -131,7 +114,7 @@ impl RequestReader {
                         Line::Bad => return Err(ProtocolError::ArrayLength),
                         Line::Length { length, end } if length <= 0 => buf.advance(end),
                         Line::Length { length, end } => {
-                            let left = self.count(length)?;
+                            let left = self.limits.check_count(length)?;
                             self.at = end;
                             self.state = State::Length { left };
                         }
@@ -147,7 +130,7 @@ impl RequestReader {
                         Line::Endless => return Err(ProtocolError::BulkLine),
                         Line::Bad => return Err(ProtocolError::BulkLength),
                         Line::Length { length, end } => {
-                            let length = self.length(length, end)?;
+                            let length = self.limits.check_length(length, end)?;
                             self.at = end;
                             self.state = State::Body { left, length };
                         }
@@ -175,16 +158,14 @@ impl RequestReader {
                     let unsearched = buf.get(searched..).unwrap_or_default();
                     let found = unsearched.iter().position(|&b| b == b'\n');
                     let length = found.map_or(buf.len(), |place| searched + place);
-                    if length > self.limits.inline_bytes_max {
-                        return Err(self.inline_length());
-                    }
+                    self.limits.check_inline_bytes(length)?;
                     if found.is_none() {
                         self.state = State::Inline { searched: length };
                         return Ok(None);
                     }
                     let line = buf.get(..length).unwrap_or_default();
                     split(line, &mut self.unquoted, &mut self.args)?;
-                    self.check_inline()?;
+                    self.limits.check_inline_args(&self.args)?;
                     if self.args.is_empty() {
                         buf.advance(length + 1);
                         self.state = State::Start;
@@ -200,19 +181,10 @@ impl RequestReader {
     /// The request that `next` found; `buf` must be the same, and unchanged.
     pub fn request<'a>(&'a self, buf: &'a [u8]) -> Request<'a> {
         match self.state {
-            State::Whole { inline: true } => Request {
-                data: &self.unquoted,
-                args: &self.args,
-            },
-            State::Whole { inline: false } => Request {
-                data: buf,
-                args: &self.args,
-            },
+            State::Whole { inline: true } => Request { data: &self.unquoted, args: &self.args },
+            State::Whole { inline: false } => Request { data: buf, args: &self.args },
             State::Start | State::Inline { .. } | State::Length { .. } | State::Body { .. } => {
-                Request {
-                    data: &[],
-                    args: &[],
-                }
+                Request { data: &[], args: &[] }
             }
         }
     }
@@ -250,66 +222,6 @@ impl RequestReader {
     pub fn is_partial(&self) -> bool {
         !matches!(self.state, State::Start | State::Whole { .. })
     }
-
-    fn count(&self, announced: i64) -> Result<usize, ProtocolError> {
-        match usize::try_from(announced) {
-            Ok(count) if count <= self.limits.args_max => Ok(count),
-            _ => Err(self.array_length()),
-        }
-    }
-
-    fn length(&self, announced: i64, body: usize) -> Result<usize, ProtocolError> {
-        match usize::try_from(announced) {
-            Ok(length) if length > self.limits.arg_bytes_max => Err(self.bulk_length()),
-            Ok(length) if body + length + 2 > self.limits.request_bytes_max => {
-                Err(self.request_length())
-            }
-            Ok(length) => Ok(length),
-            Err(_) => Err(ProtocolError::BulkLength),
-        }
-    }
-
-    fn check_inline(&self) -> Result<(), ProtocolError> {
-        if self.args.len() > self.limits.args_max {
-            return Err(self.array_length());
-        }
-        if self
-            .args
-            .iter()
-            .any(|(start, end)| end - start > self.limits.arg_bytes_max)
-        {
-            return Err(self.bulk_length());
-        }
-        Ok(())
-    }
-
-    fn array_length(&self) -> ProtocolError {
-        match self.limits == RequestLimits::UNAUTHENTICATED {
-            true => ProtocolError::UnauthenticatedArrayLength,
-            false => ProtocolError::TooManyArguments(self.limits.args_max),
-        }
-    }
-
-    fn bulk_length(&self) -> ProtocolError {
-        match self.limits == RequestLimits::UNAUTHENTICATED {
-            true => ProtocolError::UnauthenticatedBulkLength,
-            false => ProtocolError::ArgumentTooBig(self.limits.arg_bytes_max),
-        }
-    }
-
-    fn request_length(&self) -> ProtocolError {
-        match self.limits == RequestLimits::UNAUTHENTICATED {
-            true => ProtocolError::UnauthenticatedBulkLength,
-            false => ProtocolError::RequestTooBig(self.limits.request_bytes_max),
-        }
-    }
-
-    fn inline_length(&self) -> ProtocolError {
-        match self.limits == RequestLimits::UNAUTHENTICATED {
-            true => ProtocolError::UnauthenticatedBulkLength,
-            false => ProtocolError::InlineTooBig(self.limits.inline_bytes_max),
-        }
-    }
 }
 
 /// A whole request: its arguments, the command's name first. Never empty when read by `next`.
@@ -335,9 +247,7 @@ impl<'a> Request<'a> {
 
     pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let data = self.data;
-        self.args
-            .iter()
-            .filter_map(move |&(start, end)| data.get(start..end))
+        self.args.iter().filter_map(move |&(start, end)| data.get(start..end))
     }
 }
 
@@ -359,16 +269,10 @@ fn length_line(buf: &[u8], start: usize) -> Line {
     let digit = |b: u8| i64::from(b - b'0');
     match *rest {
         [b @ b'0'..=b'9', b'\r', b'\n', ..] => {
-            return Line::Length {
-                length: digit(b),
-                end: start + 3,
-            };
+            return Line::Length { length: digit(b), end: start + 3 };
         }
         [a @ b'1'..=b'9', b @ b'0'..=b'9', b'\r', b'\n', ..] => {
-            return Line::Length {
-                length: 10 * digit(a) + digit(b),
-                end: start + 4,
-            };
+            return Line::Length { length: 10 * digit(a) + digit(b), end: start + 4 };
         }
         _ => {}
     }
@@ -381,11 +285,7 @@ fn length_line(buf: &[u8], start: usize) -> Line {
         match b {
             b'0'..=b'9' if used > 0 && length == 0 => return Line::Bad,
             // Beyond every limit is all that matters about a number that does not fit.
-            b'0'..=b'9' => {
-                length = length
-                    .saturating_mul(10)
-                    .saturating_add(i64::from(b - b'0'))
-            }
+            b'0'..=b'9' => length = length.saturating_mul(10).saturating_add(i64::from(b - b'0')),
             b'\r' if used == 0 => return Line::Bad,
             b'\r' => {
                 return match number.get(used + 1) {
@@ -400,11 +300,7 @@ fn length_line(buf: &[u8], start: usize) -> Line {
             _ => return Line::Bad,
         }
     }
-    if number.len() < LENGTH_LINE_MAX {
-        Line::Partial
-    } else {
-        Line::Endless
-    }
+    if number.len() < LENGTH_LINE_MAX { Line::Partial } else { Line::Endless }
 }
 
 /// Splits a line into arguments by Redis's rules: spaces divide; in "double quotes" \n \r \t \b \a
@@ -455,11 +351,7 @@ fn split(line: &[u8], out: &mut Vec<u8>, args: &mut Vec<Range>) -> Result<(), Pr
 
 /// The byte that an escape stands for, and how many bytes after the backslash it took.
 fn escaped(rest: &[u8]) -> (u8, usize) {
-    let hex = |b: u8| {
-        char::from(b)
-            .to_digit(16)
-            .and_then(|n| u8::try_from(n).ok())
-    };
+    let hex = |b: u8| char::from(b).to_digit(16).and_then(|n| u8::try_from(n).ok());
     match *rest {
         [] => (b'\\', 0),
         [b'x', high, low, ..] => match (hex(high), hex(low)) {
@@ -521,16 +413,8 @@ mod tests {
                 vec![vec![b"ECHO", b"\r\n\0*"], vec![b""]],
                 None,
             ),
-            (
-                b"\r\n\n*0\r\n*-1\r\n  \r\nPING\r\n".to_vec(),
-                vec![vec![b"PING"]],
-                None,
-            ),
-            (
-                b"ping\n*1\r\n$1\r\na\r\n".to_vec(),
-                vec![vec![b"ping"], vec![b"a"]],
-                None,
-            ),
+            (b"\r\n\n*0\r\n*-1\r\n  \r\nPING\r\n".to_vec(), vec![vec![b"PING"]], None),
+            (b"ping\n*1\r\n$1\r\na\r\n".to_vec(), vec![vec![b"ping"], vec![b"a"]], None),
             (
                 b"set \"a\\x00\\n\\\"\\q\" 'it\\'s \\n' \"\" \r\n".to_vec(),
                 vec![vec![b"set", b"a\0\n\"q", b"it's \\n", b""]],
@@ -541,64 +425,28 @@ mod tests {
             (b"a 'b\r\n".to_vec(), vec![], Some(E::Quotes)),
             (b"a \"b\"c\r\n".to_vec(), vec![], Some(E::Quotes)),
             (b"a \"b\\\r\n".to_vec(), vec![], Some(E::Quotes)),
-            (
-                b"1 2 3 4 5 6 7 8 9\r\n".to_vec(),
-                vec![],
-                Some(E::TooManyArguments(8)),
-            ),
-            (
-                [b'a'; 65].into_iter().chain(*b"\r\n").collect(),
-                vec![],
-                Some(E::ArgumentTooBig(64)),
-            ),
+            (b"1 2 3 4 5 6 7 8 9\r\n".to_vec(), vec![], Some(E::TooManyArguments(8))),
+            ([b'a'; 65].into_iter().chain(*b"\r\n").collect(), vec![], Some(E::ArgumentTooBig(64))),
             (vec![b' '; 81], vec![], Some(E::InlineTooBig(80))),
-            (
-                [b' '; 81].into_iter().chain(*b"a\n").collect(),
-                vec![],
-                Some(E::InlineTooBig(80)),
-            ),
+            ([b' '; 81].into_iter().chain(*b"a\n").collect(), vec![], Some(E::InlineTooBig(80))),
             (b"*9\r\n".to_vec(), vec![], Some(E::TooManyArguments(8))),
-            (
-                b"*2147483647\r\n".to_vec(),
-                vec![],
-                Some(E::TooManyArguments(8)),
-            ),
-            (
-                b"*99999999999999999999\r\n".to_vec(),
-                vec![],
-                Some(E::TooManyArguments(8)),
-            ),
+            (b"*2147483647\r\n".to_vec(), vec![], Some(E::TooManyArguments(8))),
+            (b"*99999999999999999999\r\n".to_vec(), vec![], Some(E::TooManyArguments(8))),
             (b"*a".to_vec(), vec![], Some(E::ArrayLength)),
             (b"*+1\r\n".to_vec(), vec![], Some(E::ArrayLength)),
             (b"*01\r\n".to_vec(), vec![], Some(E::ArrayLength)),
             (b"*\r\n".to_vec(), vec![], Some(E::ArrayLength)),
             (b"*1\rx".to_vec(), vec![], Some(E::ArrayLength)),
-            (
-                vec![b'*'].into_iter().chain([b'1'; 40]).collect(),
-                vec![],
-                Some(E::ArrayLine),
-            ),
+            (vec![b'*'].into_iter().chain([b'1'; 40]).collect(), vec![], Some(E::ArrayLine)),
             (b"*1\r\n*1\r\n".to_vec(), vec![], Some(E::NotBulk(b'*'))),
             (b"*1\r\n:1\r\n".to_vec(), vec![], Some(E::NotBulk(b':'))),
             (b"*1\r\n\r\n".to_vec(), vec![], Some(E::NotBulk(b'\r'))),
             (b"*1\r\n$-1\r\n".to_vec(), vec![], Some(E::BulkLength)),
-            (
-                b"*1\r\n$65\r\n".to_vec(),
-                vec![],
-                Some(E::ArgumentTooBig(64)),
-            ),
-            (
-                b"*1\r\n$9223372036854775807\r\n".to_vec(),
-                vec![],
-                Some(E::ArgumentTooBig(64)),
-            ),
+            (b"*1\r\n$65\r\n".to_vec(), vec![], Some(E::ArgumentTooBig(64))),
+            (b"*1\r\n$9223372036854775807\r\n".to_vec(), vec![], Some(E::ArgumentTooBig(64))),
             (b"*1\r\n$ 4\r\n".to_vec(), vec![], Some(E::BulkLength)),
             (b"*1\r\n$+3\r\n".to_vec(), vec![], Some(E::BulkLength)),
-            (
-                b"*1\r\n$".iter().copied().chain([b'1'; 40]).collect(),
-                vec![],
-                Some(E::BulkLine),
-            ),
+            (b"*1\r\n$".iter().copied().chain([b'1'; 40]).collect(), vec![], Some(E::BulkLine)),
             (b"*1\r\n$3\r\nfooX".to_vec(), vec![], Some(E::NoLineEnd)),
             (b"*1\r\n$3\r\nfoo\rX".to_vec(), vec![], Some(E::NoLineEnd)),
             (b"*1\n$4\nPING\n".to_vec(), vec![], Some(E::ArrayLength)),
@@ -621,10 +469,7 @@ mod tests {
     fn any_split_gives_the_same() {
         for (input, requests, error) in rows() {
             let wanted: Read = (
-                requests
-                    .iter()
-                    .map(|args| args.iter().map(|arg| arg.to_vec()).collect())
-                    .collect(),
+                requests.iter().map(|args| args.iter().map(|arg| arg.to_vec()).collect()).collect(),
                 error,
             );
             let shown = input.escape_ascii();
@@ -649,11 +494,8 @@ mod tests {
             usize::try_from(seed % u64::try_from(below).unwrap()).unwrap()
         };
         let rows = rows();
-        let good: Vec<u8> = rows
-            .iter()
-            .filter(|r| r.2.is_none())
-            .flat_map(|r| r.0.clone())
-            .collect();
+        let good: Vec<u8> =
+            rows.iter().filter(|r| r.2.is_none()).flat_map(|r| r.0.clone()).collect();
         let alphabet = b"*$\r\n0123456789-+\"'\\x ab\0\xff";
         for round in 0..4_000 {
             let mut input = good.clone();
@@ -662,9 +504,7 @@ mod tests {
                 input[place] = alphabet[random(alphabet.len())];
             }
             if round % 4 == 0 {
-                input = (0..random(80))
-                    .map(|_| alphabet[random(alphabet.len())])
-                    .collect();
+                input = (0..random(80)).map(|_| alphabet[random(alphabet.len())]).collect();
             }
             let whole = read(LIMITS, [&input[..]]);
             let mut pieces = Vec::new();
@@ -674,23 +514,14 @@ mod tests {
                 pieces.push(piece);
                 rest = tail;
             }
-            assert_eq!(
-                read(LIMITS, pieces),
-                whole,
-                "round {round}: {}",
-                input.escape_ascii()
-            );
+            assert_eq!(read(LIMITS, pieces), whole, "round {round}: {}", input.escape_ascii());
         }
     }
 
     /// A partial request is not read again: the arguments found so far stay where they are.
     #[test]
     fn many_arguments_in_small_pieces() {
-        let limits = RequestLimits {
-            args_max: 50_000,
-            request_bytes_max: 1 << 20,
-            ..LIMITS
-        };
+        let limits = RequestLimits { args_max: 50_000, request_bytes_max: 1 << 20, ..LIMITS };
         let mut input = b"*50000\r\n".to_vec();
         (0..50_000).for_each(|_| input.extend_from_slice(b"$5\r\nhello\r\n"));
         let (requests, error) = read(limits, input.chunks(7));
@@ -700,10 +531,7 @@ mod tests {
         let (mut reader, mut buf) = (RequestReader::new(limits), BytesMut::new());
         buf.extend_from_slice(b"*3\r\n$1\r\na\r\n$5\r\nhe");
         assert_eq!(reader.next(&mut buf), Ok(None));
-        assert_eq!(
-            (reader.args.len(), reader.needs(), reader.is_partial()),
-            (1, 5, true)
-        );
+        assert_eq!((reader.args.len(), reader.needs(), reader.is_partial()), (1, 5, true));
     }
 
     #[test]
@@ -711,22 +539,11 @@ mod tests {
         let limits = RequestLimits::UNAUTHENTICATED;
         let rows: [(&[u8], ProtocolError); 3] = [
             (b"*11\r\n", ProtocolError::UnauthenticatedArrayLength),
-            (
-                b"1 2 3 4 5 6 7 8 9 10 11\n",
-                ProtocolError::UnauthenticatedArrayLength,
-            ),
-            (
-                b"*1\r\n$16385\r\n",
-                ProtocolError::UnauthenticatedBulkLength,
-            ),
+            (b"1 2 3 4 5 6 7 8 9 10 11\n", ProtocolError::UnauthenticatedArrayLength),
+            (b"*1\r\n$16385\r\n", ProtocolError::UnauthenticatedBulkLength),
         ];
         for (input, wanted) in rows {
-            assert_eq!(
-                read(limits, [input]).1,
-                Some(wanted),
-                "{}",
-                input.escape_ascii()
-            );
+            assert_eq!(read(limits, [input]).1, Some(wanted), "{}", input.escape_ascii());
         }
     }
 

@@ -1,12 +1,11 @@
-//! Which queues there are: the registry, a slow SCAN for ever, publications; and the safety scan of
-//! their heads.
+//! Finds queues: by publications, by the registry, and by a SCAN that never ends.
 //!
-//! Everything here is paced, so that it costs Redis little and never holds up readiness. The safety
-//! scan reads many heads in a call: each queue once in [`interval`], which bounds what a wake-up
-//! that nobody published costs.
+//! Everything here is paced, so that it costs Redis little and never holds up readiness: after a
+//! call that took long the next one waits longer. A queue that nothing else names is found by the
+//! SCAN, which passes over 100,000 keys in [`SCAN_ROUND`].
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -14,74 +13,57 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::domain::queue::Cut;
 use crate::metrics::WakeCause;
 use crate::scheduler::host::Host;
-use crate::scheduler::queue_loop::SCORE_END;
-use crate::scheduler::served::moment;
+use crate::scheduler::pace::{CALL_PAUSE, RETRY, pause_after};
+use crate::scheduler::queue_loop::{SCORE_END, moment};
 use crate::store::delivery::Found;
 use crate::store::keys::{self, QueueKeys};
 use crate::store::{Store, StoreError};
 
-/// Heads read by one call: under a millisecond of Redis.
-const HEADS_MAX: usize = 500;
-/// Keys that one step of SCAN looks at.
-const SCAN_COUNT: u64 = 1_000;
-/// Pause between two steps of the first SCAN after a subscription, and of the slow one for ever.
-const SCAN_PAUSE: Duration = Duration::from_millis(5);
-const SLOW_SCAN_PAUSE: Duration = Duration::from_millis(500);
-/// After a whole round the slow SCAN rests.
-const SLOW_SCAN_REST: Duration = Duration::from_secs(60);
+/// Keys that one step of SCAN passes over, and the pause between two steps, but for those after a
+/// subscription: 100,000 keys in a round.
+const SCAN_COUNT: u64 = 2_000;
+const SLOW_SCAN_PAUSE: Duration = Duration::from_millis(160);
+/// No round is shorter.
+const SCAN_ROUND: Duration = Duration::from_secs(8);
+/// Names that one step of reading the registry gives, the pause between two, and the least time for
+/// all where there are few, and where there are many.
+const REGISTRY_COUNT: u64 = 2_000;
+const REGISTRY_STEP: Duration = Duration::from_millis(250);
+const REGISTRY_ROUND: Duration = Duration::from_secs(2);
+const REGISTRY_ROUND_OF_MANY: Duration = Duration::from_secs(5);
+/// From this number of queues on they are many.
+pub(super) const MANY: usize = 1_000;
+/// Queues whose names and heads one call asks for.
+const FOUND_MAX: usize = 500;
 /// After a search that failed.
 const SEARCH_RETRY: Duration = Duration::from_secs(1);
-/// Unknown queues that publications named and that wait to be looked at; more are left to the SCAN.
+/// Unknown queues that publications named and that are still to be asked for; the SCAN finds more.
 const HEARD_MAX: usize = 10_000;
-/// Between two attempts to ask Redis for one of them.
-const HEARD_RETRY: Duration = Duration::from_millis(50);
-/// Between two rounds of writing and pruning the registry; a queue that is empty for so long may be
-/// forgotten.
-const REGISTRY_PAUSE: Duration = Duration::from_secs(2);
-/// Queues that one call notes in the registry.
-const REGISTER_MAX: usize = 500;
-
-/// How long one round of the safety scan takes: a second for up to 1,000 queues, ten for 100,000.
-pub fn interval(queues: usize, base: Duration) -> Duration {
-    match queues {
-        0..=1_000 => base,
-        1_001..=100_000 => base * 10,
-        _ => base * 10 * u32::try_from(queues.div_ceil(100_000)).unwrap_or(u32::MAX),
-    }
-}
-
 pub struct Discovery {
     host: Rc<Host>,
     store: Rc<Store>,
-    /// Names that the configuration gives to a suffix: they go before a guess.
-    configured: HashMap<Bytes, Bytes>,
     heard: RefCell<VecDeque<Bytes>>,
     heard_set: RefCell<HashSet<Bytes>>,
     guessed: RefCell<HashSet<Bytes>>,
     heard_one: Notify,
     scan: Notify,
+    registry: Notify,
 }
 
 impl Discovery {
-    pub fn new(
-        host: Rc<Host>,
-        store: Rc<Store>,
-        configured: impl Iterator<Item = Bytes>,
-    ) -> Rc<Self> {
-        let configured = configured
-            .map(|name| (keys::suffix_of(&name), name))
-            .collect();
+    pub fn new(host: Rc<Host>, store: Rc<Store>) -> Rc<Self> {
         Rc::new(Self {
             host,
             store,
-            configured,
             heard: RefCell::default(),
             heard_set: RefCell::default(),
             guessed: RefCell::default(),
             heard_one: Notify::new(),
             scan: Notify::new(),
+            registry: Notify::new(),
         })
     }
 
@@ -94,35 +76,48 @@ impl Discovery {
         }
     }
 
-    /// Looks through the whole database soon.
+    /// Looks through the registry and the whole database soon.
     pub fn scan_now(&self) {
         self.scan.notify_one();
+        self.registry.notify_one();
     }
 
     /// Takes up a queue under its configured, recorded or guessed name.
     fn take_up(&self, found: &Found) {
-        let name = match (self.configured.get(&found.suffix), &found.name) {
-            (Some(name), _) => name.clone(),
-            (None, Some(name)) if keys::suffix_of(name) == found.suffix => name.clone(),
-            (None, _) => self.guess(&found.suffix),
+        let name = match (self.host.configured(&found.suffix), &found.name) {
+            (Some(name), _) => name,
+            (None, Some(name)) if keys::may_own(name, &found.suffix) => name.clone(),
+            (None, recorded) => self.guess(&found.suffix, recorded.as_ref()),
         };
         let keys = QueueKeys::new(&name);
         match moment(&found.head) {
             Some(due) if due < SCORE_END => self.host.hint(&keys, due, WakeCause::Scan),
-            // To be pruned, or to be complained of.
-            _ => self.host.look(&keys, WakeCause::Scan),
+            // To be pruned, or to be complained of; or what its head is was not looked for.
+            _ => self.host.look_some_time(&keys, WakeCause::Scan),
         }
     }
 
-    fn guess(&self, suffix: &Bytes) -> Bytes {
+    /// `recorded`: a name that cannot be that of these keys.
+    fn guess(&self, suffix: &Bytes, recorded: Option<&Bytes>) -> Bytes {
         let name = Bytes::copy_from_slice(keys::guess(suffix));
         let mut guessed = self.guessed.borrow_mut();
         if guessed.len() < HEARD_MAX && guessed.insert(suffix.clone()) {
-            tracing::info!(
-                keys = %suffix.escape_ascii(),
-                queue = %name.escape_ascii(),
-                "found a queue whose name is not recorded; its messages go to the list of this name"
-            );
+            let (keys, queue) = (Cut(suffix), Cut(&name));
+            match recorded.map(|recorded| Cut(recorded)) {
+                None => tracing::info!(
+                    %keys,
+                    %queue,
+                    "found a queue whose name is not recorded; its messages go to the list of this \
+                     name"
+                ),
+                Some(recorded) => tracing::warn!(
+                    %keys,
+                    %queue,
+                    %recorded,
+                    "found a queue whose recorded name has other keys: was something renamed by \
+                     hand? Its messages go to the list 'queue'"
+                ),
+            }
         }
         name
     }
@@ -130,157 +125,131 @@ impl Discovery {
     /// Takes up what publications named, for ever: run as a task of its own.
     pub async fn listen(self: Rc<Self>) {
         loop {
-            let next = self.heard.borrow_mut().pop_front();
-            let Some(suffix) = next else {
+            let some: Vec<Bytes> = {
+                let mut heard = self.heard.borrow_mut();
+                let count = heard.len().min(FOUND_MAX);
+                heard.drain(..count).collect()
+            };
+            if some.is_empty() {
                 self.heard_one.notified().await;
                 continue;
-            };
-            self.heard_set.borrow_mut().remove(&suffix);
-            match self.store.found(vec![suffix.clone()]).await {
+            }
+            for suffix in &some {
+                self.heard_set.borrow_mut().remove(suffix);
+            }
+            let began = Instant::now();
+            match self.store.found(some.clone()).await {
                 // Channels ignore databases, and anyone can publish.
                 Ok(found) => {
                     let pending = found.iter().filter(|found| !found.head.is_empty());
                     pending.for_each(|found| self.take_up(found));
+                    if some.len() > 1 {
+                        tokio::time::sleep(pause_after(began.elapsed())).await;
+                    }
                 }
-                // The scan would find it too, but late. A bad key is left to it.
+                // The scan would find them too, but late. A bad key is left to it.
                 Err(StoreError::Unavailable(_) | StoreError::Uncertain(_)) => {
-                    self.heard_of(suffix);
-                    tokio::time::sleep(HEARD_RETRY).await;
+                    some.into_iter().for_each(|suffix| self.heard_of(suffix));
+                    tokio::time::sleep(RETRY).await;
                 }
                 Err(_) => {}
             }
         }
     }
 
-    /// Finds queues by the registry and by SCAN: fast after a subscription, then slowly for ever.
+    /// Finds queues by SCAN: fast after a subscription, then slowly for ever. Run as a task of its
+    /// own. A subscription does not begin anew, or one that comes and goes would let no round end.
     pub async fn search(self: Rc<Self>) {
-        let mut pause = SCAN_PAUSE;
-        loop {
-            let again = tokio::select! {
-                biased;
-                // Begin anew: everything may have been missed.
-                () = self.scan.notified() => true,
-                found = self.search_once(pause) => {
-                    // Redis is away if it failed: the next subscription starts it again.
-                    let rest = if found.is_ok() { SLOW_SCAN_REST } else { SEARCH_RETRY };
-                    tokio::time::timeout(rest, self.scan.notified()).await.is_ok()
-                }
-            };
-            pause = if again { SCAN_PAUSE } else { SLOW_SCAN_PAUSE };
-        }
-    }
-
-    async fn search_once(&self, pause: Duration) -> Result<(), StoreError> {
         let start = Bytes::from_static(b"0");
         let mut cursor = start.clone();
+        let (mut fast_rounds, mut round) = (1, Instant::now());
         loop {
-            let page = self.store.registered(cursor, SCAN_COUNT).await?;
-            let suffixes: Vec<Bytes> = page
-                .found
-                .iter()
-                .map(|name| keys::suffix_of(name))
-                .collect();
-            self.take_up_unknown(suffixes).await?;
-            cursor = page.cursor;
-            if cursor == start {
-                break;
-            }
-            tokio::time::sleep(pause).await;
-        }
-        loop {
-            let page = self.store.scan(cursor, SCAN_COUNT).await?;
-            self.take_up_unknown(page.found).await?;
-            cursor = page.cursor;
-            if cursor == start {
-                return Ok(());
-            }
-            tokio::time::sleep(pause).await;
-        }
-    }
-
-    async fn take_up_unknown(&self, suffixes: Vec<Bytes>) -> Result<(), StoreError> {
-        let unknown = |suffix: &Bytes| !self.host.serves(suffix);
-        let suffixes: Vec<Bytes> = suffixes.into_iter().filter(unknown).collect();
-        for some in suffixes.chunks(HEADS_MAX) {
-            let found = self.store.found(some.to_vec()).await?;
-            found.iter().for_each(|found| self.take_up(found));
-        }
-        Ok(())
-    }
-
-    /// Reads the head of every served queue, round after round, for ever; a head that the loop does
-    /// not wait for is a hint, one that is overdue a look.
-    pub async fn watch_heads(self: Rc<Self>, base: Duration) {
-        let mut after = Bytes::new();
-        let mut round = Instant::now();
-        let mut overdue_ms = 0;
-        loop {
-            let page = self.host.page(&after, HEADS_MAX);
-            let queues = self.host.len();
-            let Some((last, _)) = page.last() else {
-                after = Bytes::new();
-                self.host
-                    .set_others_overdue_ms(std::mem::take(&mut overdue_ms));
-                tokio::time::sleep_until(round + interval(queues, base)).await;
-                round = Instant::now();
-                continue;
+            let began = Instant::now();
+            let next = match self.search_page(&cursor).await {
+                Ok(next_cursor) => {
+                    cursor = next_cursor;
+                    if cursor != start {
+                        match fast_rounds {
+                            0 => began + SLOW_SCAN_PAUSE,
+                            _ => Instant::now() + pause_after(began.elapsed()),
+                        }
+                    } else if fast_rounds > 1 {
+                        fast_rounds -= 1;
+                        round = Instant::now();
+                        round
+                    } else {
+                        fast_rounds = 0;
+                        round = Instant::now().max(round + SCAN_ROUND);
+                        round
+                    }
+                }
+                // Redis is away: the next subscription says when it is back.
+                Err(_) => Instant::now() + SEARCH_RETRY,
             };
-            after = last.clone();
-            let timeouts: Vec<Bytes> = page
-                .iter()
-                .map(|(_, name)| QueueKeys::new(name).timeout)
-                .collect();
-            if let Ok(heads) = self.store.heads(&timeouts).await {
-                for ((suffix, _), head) in page.iter().zip(heads) {
-                    let head = moment(&head);
-                    overdue_ms = overdue_ms.max(self.host.overdue_ms(suffix, head));
-                    self.host.scanned(suffix, head);
-                }
+            if tokio::time::timeout_at(next, self.scan.notified()).await.is_ok() {
+                // The rest of this round, and a whole one.
+                fast_rounds = if cursor == start { 1 } else { 2 };
             }
-            // Spread over the interval, so that Redis never sees them all at once.
-            let pages = queues.div_ceil(HEADS_MAX).max(1) as u32;
-            tokio::time::sleep(interval(queues, base) / (pages + 1)).await;
         }
     }
 
-    /// Writes what is new into the registry and prunes what is empty, for ever.
-    pub async fn keep_registry(self: Rc<Self>) {
-        let mut interval = tokio::time::interval(REGISTRY_PAUSE);
-        interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    async fn search_page(&self, cursor: &Bytes) -> Result<Bytes, StoreError> {
+        let page = self.store.scan(cursor.clone(), SCAN_COUNT).await?;
+        // A key that has only the name of a queue is left alone.
+        self.take_up_unknown(page.found, |found| !found.is_wrong_type()).await?;
+        Ok(page.cursor)
+    }
+
+    /// Finds queues by the registry, again and again for ever: other brokers have written it, and
+    /// the database may have become another one. Run as a task of its own.
+    pub async fn read_registry(self: Rc<Self>) {
         loop {
-            interval.tick().await;
-            for names in self.host.take_begun().chunks(REGISTER_MAX) {
-                // A hint: what is lost here is found by SCAN.
-                let _ = self.store.register(names.to_vec()).await;
-            }
-            for (suffix, name) in self.host.take_empty() {
-                if matches!(self.store.prune(&QueueKeys::new(&name)).await, Ok(true)) {
-                    self.host.end(&suffix);
-                }
+            let began = Instant::now();
+            let next = match self.read_registry_once().await {
+                Ok(names) if names > MANY => began + REGISTRY_ROUND_OF_MANY,
+                Ok(_) => began + REGISTRY_ROUND,
+                Err(_) => Instant::now() + SEARCH_RETRY,
+            };
+            tokio::select! {
+                () = tokio::time::sleep_until(next) => {}
+                () = self.registry.notified() => {}
             }
         }
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_round_is_bounded() {
-        let base = Duration::from_secs(1);
-        for (queues, seconds) in [
-            (0, 1),
-            (1_000, 1),
-            (1_001, 10),
-            (100_000, 10),
-            (200_000, 20),
-        ] {
-            assert_eq!(
-                interval(queues, base),
-                Duration::from_secs(seconds),
-                "{queues}"
-            );
+    /// How many names there are.
+    async fn read_registry_once(&self) -> Result<usize, StoreError> {
+        let start = Bytes::from_static(b"0");
+        let (mut cursor, mut names) = (start.clone(), 0);
+        loop {
+            let page = self.store.registered(cursor, REGISTRY_COUNT).await?;
+            let suffixes = page.found.iter().map(|name| keys::suffix_of(name));
+            let all = page.found.len();
+            names += all;
+            let unknown = self.take_up_unknown(suffixes.collect(), |_| true).await?;
+            cursor = page.cursor;
+            if cursor == start {
+                return Ok(names);
+            }
+            // At a start all are unknown, and each page costs a call more.
+            let known = unknown * 2 <= all;
+            tokio::time::sleep(if known { REGISTRY_STEP } else { CALL_PAUSE.start }).await;
         }
+    }
+
+    /// Takes up those that are not served yet, if they are queues; how many are not served.
+    async fn take_up_unknown(
+        &self,
+        suffixes: Vec<Bytes>,
+        is_queue: fn(&Found) -> bool,
+    ) -> Result<usize, StoreError> {
+        let missing = |suffix: &Bytes| self.host.is_missing(suffix);
+        let suffixes: Vec<Bytes> = suffixes.into_iter().filter(missing).collect();
+        for some in suffixes.chunks(FOUND_MAX) {
+            let found = self.store.found(some.to_vec()).await?;
+            let queues = found.iter().filter(|found| is_queue(found));
+            queues.for_each(|found| self.take_up(found));
+        }
+        Ok(suffixes.len())
     }
 }

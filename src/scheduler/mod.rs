@@ -1,12 +1,25 @@
 //! The way of a due message: wake-up -> timer -> transfer -> script -> Redis.
 //!
-//! [`queue_loop`] decides for one queue, [`served`] keeps what belongs to it, [`wheel`] knows when
-//! to wake which, [`host`] waits for all of them and asks Redis, [`wakeup`] listens to
-//! publications, [`discovery`] finds queues and scans their heads.
+//! [`host`] owns the schedule, and asks Redis to move what is due. [`wakeup`] listens to
+//! publications, [`discovery`] finds queues, [`safety_scan`] reads their heads, [`registry`] notes
+//! and prunes them, [`timer`] fires at the earliest moment. The decisions are pure: the
+//! [`schedule`] with the [`queue_loop`] of each [`queue`], the [`wheel`] of their timers, the
+//! [`run_queue`] of those that wait for a transfer, the [`pace`] of calls, and the lines of
+//! commands that are [`waiting`] for something to take. The schedule asks [`ownership`] which
+//! queues are this broker's, and [`admission`] what may be offered to.
 
+pub mod admission;
 pub mod discovery;
 pub mod host;
+pub mod ownership;
+pub mod pace;
+pub mod queue;
 pub mod queue_loop;
-pub mod served;
+pub mod registry;
+pub mod run_queue;
+pub mod safety_scan;
+pub mod schedule;
+pub mod timer;
+pub mod waiting;
 pub mod wakeup;
 pub mod wheel;

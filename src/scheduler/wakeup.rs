@@ -2,9 +2,9 @@
 //!
 //! A publication is a hint: the channel names a set of keys, the message a due time. One for a
 //! queue that is not known is handed to discovery, since channels ignore databases and anyone can
-//! publish. After each (re)subscription every known queue is looked at once. A heartbeat published
-//! to a channel of ours must come back: silence means that the subscription is dead whatever the
-//! link says, so it is made anew.
+//! publish. After each (re)subscription the head of every served queue is read once. A heartbeat
+//! that is published to a channel of this broker must come back: silence means that the
+//! subscription is dead, whatever the link says, so it is made anew.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use crate::metrics::{Metrics, WakeCause};
+use crate::metrics::Metrics;
 use crate::scheduler::discovery::Discovery;
 use crate::scheduler::host::Host;
 use crate::store::Store;
@@ -21,7 +21,8 @@ use crate::store::keys;
 use crate::store::redis::{Heard, Subscription};
 
 const PATTERN: &str = "redisson_delay_queue_channel:*";
-/// Without so many heartbeats in a row the subscription is made anew: two seconds by default.
+/// Heartbeats in a row that are not heard before the subscription is made anew: two seconds by
+/// default.
 const SILENT_BEATS_MAX: u32 = 4;
 
 pub struct Wakeup {
@@ -40,15 +41,13 @@ pub struct Wakeup {
 }
 
 /// The link's name in the metrics.
-pub const LINK: &str = "subscription";
+pub use crate::store::redis::SUBSCRIPTION as LINK;
 
 impl Wakeup {
     /// Listens for ever: run as a task of its own.
     pub async fn listen(self: Rc<Self>) {
         let me = self.clone();
-        self.subscription
-            .listen(PATTERN, &self.channel, move |heard| me.on(heard))
-            .await;
+        self.subscription.listen(PATTERN, &self.channel, move |heard| me.on(heard)).await;
     }
 
     fn on(&self, heard: Heard) {
@@ -67,14 +66,14 @@ impl Wakeup {
                     self.metrics.reconnected(LINK);
                 }
                 tracing::info!("subscribed to wake-ups; looking at every queue");
-                self.host.look_at_all(WakeCause::Subscribe);
+                self.host.mark_all();
                 self.discovery.scan_now();
             }
             Heard::Lagged => {
                 tracing::warn!(
                     "publications came faster than they were read; looking at every queue"
                 );
-                self.host.look_at_all(WakeCause::Subscribe);
+                self.host.mark_all();
             }
         }
     }
@@ -87,11 +86,8 @@ impl Wakeup {
 
     fn published(&self, suffix: &[u8], message: &[u8]) {
         // Redisson publishes decimal ms; anything else can only mean "look".
-        let due = std::str::from_utf8(message)
-            .ok()
-            .and_then(|text| text.parse().ok())
-            .unwrap_or(0);
-        if !self.host.hint_suffix(suffix, due, WakeCause::Publish) {
+        let due = std::str::from_utf8(message).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+        if !self.host.published(suffix, due) {
             self.discovery.heard_of(Bytes::copy_from_slice(suffix));
         }
     }
@@ -100,7 +96,7 @@ impl Wakeup {
     pub async fn retry(self: Rc<Self>) {
         loop {
             self.store.comes_up().await;
-            self.host.look_at_failed();
+            self.host.redis_is_back();
         }
     }
 

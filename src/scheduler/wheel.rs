@@ -1,166 +1,188 @@
-//! The hashed timing wheel: which loops are to be woken at which millisecond.
+//! The hashed timing wheel: which loops are to be woken when, by the local monotonic clock.
 //!
 //! ```text
 //! base                         base + SLOTS                         later
-//!  | slot | slot | slot | ... | slot |            far: ordered by tick |
+//!  | slot | slot | slot | ... | slot |            far: ordered by moment |
 //!     bit    bit    bit          bit   one bit for each occupied slot
 //! ```
 //!
-//! A slot is one millisecond of Redis's time; the wheel holds the next [`SLOTS`] of them. What is
-//! due later waits in an ordered map and moves in as the base advances: with rounds instead, 10,000
-//! timers an hour away would leave no slot empty and cost a wake-up every millisecond. Pure: no
-//! clock, no async, no queue. A token (the index of a loop) is armed at most once; arming it again
-//! moves it.
+//! A slot is one local millisecond; what stands in it keeps its microsecond. The wheel holds the
+//! next [`SLOTS`] of them. What is later waits in an ordered map and moves in as the base advances:
+//! with rounds instead, 10,000 timers an hour away would leave no slot empty and cost a wake-up
+//! every millisecond.
+//!
+//! Local time, because it never steps and is one for all queues, whatever clock their due times are
+//! of: that clock is asked again when a timer fires. It and the local one drift apart, so a timer
+//! that is far away fires a thousandth of its wait too early ([`approach`]) and is armed again for
+//! what is left: an hour away it fires twice in vain, and then to the microsecond. Pure: no clock,
+//! no async, no queue. A token (the index of a loop) is armed at most once; arming it again moves
+//! it.
 
 use std::collections::BTreeSet;
 
 /// Milliseconds that the wheel itself holds: about four seconds.
 pub const SLOTS: u64 = 4096;
 const WORDS: usize = (SLOTS / 64) as usize;
+const SLOT_US: u64 = 1_000;
 
-/// Where a token stands, so that it can be moved without a search.
+/// Two clocks drift apart by less than this part of the time that passes: crystals differ by up to
+/// 200 millionths, and a clock that is being corrected goes up to 500 millionths faster or slower.
+const DRIFT_PART: u64 = 1_000;
+/// The drift up to which a timer is not worth firing twice.
+const DRIFT_FREE_US: u64 = 100;
+
+/// How long to wait by one clock at first, where `wait_us` are to pass on another.
+pub fn approach(wait_us: u64) -> u64 {
+    let drift_us = wait_us / DRIFT_PART;
+    let early_us = if drift_us > DRIFT_FREE_US { drift_us } else { 0 };
+    wait_us - early_us
+}
+
+/// Where a token is armed, so that it can be moved without a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Armed {
     Nowhere,
-    Near { tick: u64, index: usize },
-    Far { tick: u64 },
+    Near { slot: usize, index: usize },
+    Far { at_us: u64 },
+}
+
+/// The tokens to be woken in one millisecond, in no order, and their earliest moment.
+#[derive(Clone, Debug, Default)]
+struct Slot {
+    armed: Vec<(u64, usize)>,
+    earliest_us: u64,
 }
 
 #[derive(Debug)]
 pub struct Wheel {
-    /// Every tick before this one has been handed out.
+    /// The millisecond that the wheel stands at: all before it was handed out.
     base: u64,
-    slots: Vec<Vec<usize>>,
+    slots: Vec<Slot>,
     occupied: [u64; WORDS],
     far: BTreeSet<(u64, usize)>,
-    places: Vec<Place>,
+    by_token: Vec<Armed>,
 }
 
 impl Wheel {
-    /// An empty wheel that stands at tick `base`.
-    pub fn new(base: u64) -> Self {
+    /// An empty wheel that stands at `now_us`.
+    pub fn new(now_us: u64) -> Self {
         Self {
-            base,
-            slots: vec![Vec::new(); SLOTS as usize],
+            base: now_us / SLOT_US,
+            slots: vec![Slot::default(); SLOTS as usize],
             occupied: [0; WORDS],
             far: BTreeSet::new(),
-            places: Vec::new(),
+            by_token: Vec::new(),
         }
     }
 
-    /// Wakes `token` at `tick`, or at once if that has passed. Replaces what was armed for it.
-    pub fn arm(&mut self, token: usize, tick: u64) {
+    /// Wakes `token` at `at_us`, or at once if that has passed. Replaces what was armed for it.
+    pub fn arm(&mut self, token: usize, at_us: u64) {
         self.disarm(token);
-        if token >= self.places.len() {
-            self.places.resize(token + 1, Place::Nowhere);
+        if token >= self.by_token.len() {
+            self.by_token.resize(token + 1, Armed::Nowhere);
         }
-        let tick = tick.max(self.base);
-        if tick - self.base < SLOTS {
-            self.put_near(token, tick);
+        if self.is_near(at_us) {
+            self.put_near(token, at_us);
         } else {
-            self.far.insert((tick, token));
-            self.set_place(token, Place::Far { tick });
+            self.far.insert((at_us, token));
+            self.set_armed(token, Armed::Far { at_us });
         }
     }
 
     /// Forgets what is armed for `token`; nothing if nothing is.
     pub fn disarm(&mut self, token: usize) {
-        match self.places.get(token).copied().unwrap_or(Place::Nowhere) {
-            Place::Nowhere => return,
-            Place::Far { tick } => {
-                self.far.remove(&(tick, token));
+        match self.by_token.get(token).copied().unwrap_or(Armed::Nowhere) {
+            Armed::Nowhere => return,
+            Armed::Far { at_us } => {
+                self.far.remove(&(at_us, token));
             }
-            Place::Near { tick, index } => {
-                let slot = (tick % SLOTS) as usize;
-                if let Some(tokens) = self.slots.get_mut(slot) {
-                    tokens.swap_remove(index);
-                    let moved = tokens.get(index).copied();
-                    if tokens.is_empty() {
-                        self.mark(slot, false);
-                    }
-                    if let Some(moved) = moved {
-                        self.set_place(moved, Place::Near { tick, index });
-                    }
+            Armed::Near { slot: number, index } => {
+                let Some(slot) = self.slots.get_mut(number) else {
+                    return;
+                };
+                let (at_us, _) = slot.armed.swap_remove(index);
+                let moved = slot.armed.get(index).map(|&(_, token)| token);
+                if at_us == slot.earliest_us {
+                    slot.find_earliest();
+                }
+                if slot.armed.is_empty() {
+                    self.mark(number, false);
+                }
+                if let Some(moved) = moved {
+                    self.set_armed(moved, Armed::Near { slot: number, index });
                 }
             }
         }
-        self.set_place(token, Place::Nowhere);
+        self.set_armed(token, Armed::Nowhere);
     }
 
-    /// The earliest armed tick.
+    /// When the earliest is to be woken.
     pub fn next(&self) -> Option<u64> {
-        self.next_near()
-            .or_else(|| self.far.first().map(|&(tick, _)| tick))
+        let near = self.next_near().and_then(|slot| self.slots.get(slot));
+        near.map(|slot| slot.earliest_us).or_else(|| self.far.first().map(|&(at_us, _)| at_us))
     }
 
-    /// Hands out every token armed at or before `now`, earliest first, and moves the base behind
-    /// it.
-    pub fn advance(&mut self, now: u64, woken: &mut Vec<usize>) {
-        while let Some(tick) = self.next_near() {
-            if tick > now {
-                break;
+    /// Hands out every token that is to be woken by `now_us`, earliest first, and moves the base
+    /// there.
+    pub fn advance(&mut self, now_us: u64, woken: &mut Vec<usize>) {
+        while let Some(number) = self.next_near()
+            && let Some(slot) = self.slots.get_mut(number)
+            && slot.earliest_us <= now_us
+        {
+            let mut due: Vec<_> =
+                slot.armed.extract_if(.., |(at_us, _)| *at_us <= now_us).collect();
+            slot.find_earliest();
+            due.sort_unstable();
+            let stays: Vec<usize> = slot.armed.iter().map(|&(_, token)| token).collect();
+            if stays.is_empty() {
+                self.mark(number, false);
             }
-            let slot = (tick % SLOTS) as usize;
-            self.mark(slot, false);
-            let tokens = self
-                .slots
-                .get_mut(slot)
-                .map(std::mem::take)
-                .unwrap_or_default();
-            for &token in &tokens {
-                self.set_place(token, Place::Nowhere);
+            for (index, token) in stays.into_iter().enumerate() {
+                self.set_armed(token, Armed::Near { slot: number, index });
             }
-            woken.extend_from_slice(&tokens);
+            for (_, token) in due {
+                self.set_armed(token, Armed::Nowhere);
+                woken.push(token);
+            }
         }
-        // Ticks in the far map that lie before `now` were passed over by a long sleep.
-        while let Some(&(tick, token)) = self.far.first() {
-            if tick > now {
-                break;
-            }
+        // Those that a long sleep passed over.
+        while let Some(&(at_us, token)) = self.far.first()
+            && at_us <= now_us
+        {
             self.far.pop_first();
-            self.set_place(token, Place::Nowhere);
+            self.set_armed(token, Armed::Nowhere);
             woken.push(token);
         }
-        if now >= self.base {
-            self.base = now + 1;
-        }
-        while let Some(&(tick, token)) = self.far.first() {
-            if tick - self.base >= SLOTS {
-                break;
-            }
+        self.base = self.base.max(now_us / SLOT_US);
+        while let Some(&(at_us, token)) = self.far.first()
+            && self.is_near(at_us)
+        {
             self.far.pop_first();
-            self.put_near(token, tick);
+            self.put_near(token, at_us);
         }
     }
 
-    /// Starts again at tick `base`, for a clock that stepped; every token is handed back to be
-    /// armed anew.
-    pub fn restart(&mut self, base: u64) -> Vec<usize> {
-        let tokens = self
-            .places
-            .iter()
-            .enumerate()
-            .filter(|(_, place)| **place != Place::Nowhere)
-            .map(|(token, _)| token)
-            .collect();
-        *self = Self::new(base);
-        tokens
+    fn is_near(&self, at_us: u64) -> bool {
+        at_us / SLOT_US < self.base + SLOTS
     }
 
-    fn put_near(&mut self, token: usize, tick: u64) {
-        let slot = (tick % SLOTS) as usize;
+    fn put_near(&mut self, token: usize, at_us: u64) {
+        let number = ((at_us / SLOT_US).max(self.base) % SLOTS) as usize;
         let mut index = 0;
-        if let Some(tokens) = self.slots.get_mut(slot) {
-            index = tokens.len();
-            tokens.push(token);
+        if let Some(slot) = self.slots.get_mut(number) {
+            index = slot.armed.len();
+            slot.armed.push((at_us, token));
+            if index == 0 || at_us < slot.earliest_us {
+                slot.earliest_us = at_us;
+            }
         }
-        self.mark(slot, true);
-        self.set_place(token, Place::Near { tick, index });
+        self.mark(number, true);
+        self.set_armed(token, Armed::Near { slot: number, index });
     }
 
-    fn set_place(&mut self, token: usize, place: Place) {
-        if let Some(entry) = self.places.get_mut(token) {
-            *entry = place;
+    fn set_armed(&mut self, token: usize, armed: Armed) {
+        if let Some(entry) = self.by_token.get_mut(token) {
+            *entry = armed;
         }
     }
 
@@ -173,7 +195,7 @@ impl Wheel {
 
     /// The first occupied slot from the base on, around the ring: at most one word more than the
     /// ring has.
-    fn next_near(&self) -> Option<u64> {
+    fn next_near(&self) -> Option<usize> {
         let start = self.base % SLOTS;
         let (first_word, first_bit) = ((start / 64) as usize, start % 64);
         for step in 0..=WORDS {
@@ -185,11 +207,17 @@ impl Wheel {
                 word &= !(u64::MAX << first_bit);
             }
             if word != 0 {
-                let slot = index as u64 * 64 + u64::from(word.trailing_zeros());
-                return Some(self.base + (slot + SLOTS - start) % SLOTS);
+                return Some(index * 64 + word.trailing_zeros() as usize);
             }
         }
         None
+    }
+}
+
+impl Slot {
+    fn find_earliest(&mut self) {
+        let earliest = self.armed.iter().map(|&(at_us, _)| at_us).min();
+        self.earliest_us = earliest.unwrap_or_default();
     }
 }
 
@@ -199,73 +227,61 @@ mod tests {
 
     const START: u64 = 1_795_228_205_123;
 
-    fn fired(wheel: &mut Wheel, now: u64) -> Vec<usize> {
+    fn woken(wheel: &mut Wheel, now_us: u64) -> Vec<usize> {
         let mut woken = Vec::new();
-        wheel.advance(now, &mut woken);
+        wheel.advance(now_us, &mut woken);
         woken
     }
 
     #[test]
     fn table() {
-        // (armed as (token, ms after start), then (advance to ms after start, tokens woken, next))
-        type Row = (
-            &'static [(usize, i64)],
-            &'static [(i64, &'static [usize], Option<i64>)],
-        );
+        // (armed as (token, us after start), then (us after start, tokens woken, next))
+        type Row = (&'static [(usize, i64)], &'static [(i64, &'static [usize], Option<i64>)]);
         let rows: &[Row] = &[
             (&[], &[(0, &[], None), (9_000_000, &[], None)]),
             (&[(1, 5)], &[(4, &[], Some(5)), (5, &[1], None)]),
-            // The past is now.
-            (&[(1, -50)], &[(0, &[1], None)]),
+            // The past is now, in its order.
+            (&[(1, -5_000)], &[(0, &[1], None)]),
+            (&[(1, 3), (2, -5_000)], &[(0, &[2], Some(3)), (3, &[1], None)]),
             // Armed again: only the last counts, earlier or later.
             (&[(1, 5), (1, 9)], &[(8, &[], Some(9)), (9, &[1], None)]),
             (&[(1, 9), (1, 5)], &[(5, &[1], None), (9, &[], None)]),
+            // One millisecond is handed out in parts, the earliest first.
+            (&[(1, 800), (2, 200), (3, 500)], &[(300, &[2], Some(500)), (900, &[3, 1], None)]),
             // Around the ring, over its edge, and an hour away.
             (
-                &[(1, 4095), (2, 4096)],
+                &[(1, 4_095_000), (2, 4_096_000)],
                 &[
-                    (4094, &[], Some(4095)),
-                    (4095, &[1], Some(4096)),
-                    (4096, &[2], None),
+                    (4_094_999, &[], Some(4_095_000)),
+                    (4_095_000, &[1], Some(4_096_000)),
+                    (4_096_000, &[2], None),
                 ],
             ),
             (
-                &[(3, 3_600_000)],
-                &[(3_599_999, &[], Some(3_600_000)), (3_600_000, &[3], None)],
+                &[(3, 3_600_000_000)],
+                &[(3_599_999_999, &[], Some(3_600_000_000)), (3_600_000_000, &[3], None)],
             ),
-            // A sleep longer than the wheel hands out everything, earliest first.
-            (
-                &[(1, 10), (2, 9_000), (3, 20)],
-                &[(10_000, &[1, 3, 2], None)],
-            ),
-            // Many in one millisecond, one of them moved away.
-            (
-                &[(1, 7), (2, 7), (3, 7), (1, 8)],
-                &[(7, &[3, 2], Some(8)), (8, &[1], None)],
-            ),
+            // A sleep longer than the wheel hands out everything, the earliest first.
+            (&[(1, 10), (2, 9_000_000), (3, 20_000)], &[(10_000_000, &[1, 3, 2], None)]),
+            // Many in one moment, one of them moved away.
+            (&[(1, 7), (2, 7), (3, 7), (1, 8)], &[(7, &[2, 3], Some(8)), (8, &[1], None)]),
         ];
         for (armed, steps) in rows {
             let mut wheel = Wheel::new(START);
             for &(token, after) in *armed {
                 wheel.arm(token, START.saturating_add_signed(after));
             }
-            for &(now, woken, next) in *steps {
-                assert_eq!(
-                    fired(&mut wheel, START.saturating_add_signed(now)),
-                    woken,
-                    "{armed:?} at {now}"
-                );
-                assert_eq!(
-                    wheel.next(),
-                    next.map(|after| START.saturating_add_signed(after)),
-                    "{armed:?} at {now}"
-                );
+            for &(now, tokens, next) in *steps {
+                let now = START.saturating_add_signed(now);
+                assert_eq!(woken(&mut wheel, now), tokens, "{armed:?} at {now}");
+                let next = next.map(|after| START.saturating_add_signed(after));
+                assert_eq!(wheel.next(), next, "{armed:?} at {now}");
             }
         }
     }
 
     #[test]
-    fn disarm_and_restart() {
+    fn disarm() {
         let mut wheel = Wheel::new(START);
         for token in 0..100 {
             wheel.arm(token, START + token as u64 * 100);
@@ -273,15 +289,15 @@ mod tests {
         for token in (0..100).step_by(2) {
             wheel.disarm(token);
         }
+        wheel.disarm(0);
         wheel.disarm(5_000);
-        let mut again = wheel.restart(START - 1_000_000);
-        again.sort_unstable();
-        assert_eq!(again, (1..100).step_by(2).collect::<Vec<_>>());
+        let odd: Vec<usize> = (1..100).step_by(2).collect();
+        assert_eq!(woken(&mut wheel, START * 2), odd);
         assert_eq!(wheel.next(), None);
     }
 
     /// Goal: the wheel agrees with a plain sorted set. Method: a fixed seed drives arms, disarms
-    /// and advances of all sizes; after each the next tick and the woken tokens are compared.
+    /// and advances of all sizes; after each the next moment and the woken tokens are compared.
     #[test]
     fn agrees_with_a_sorted_set() {
         let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
@@ -296,31 +312,45 @@ mod tests {
             let token = random(64) as usize;
             match random(4) {
                 0 | 1 => {
-                    let tick = (now + random(20_000)).saturating_sub(100).max(now + 1);
+                    let longest = if random(3) == 0 { 20_000_000 } else { 3_000 };
+                    let at_us = (now + random(longest)).saturating_sub(1_000);
                     model.retain(|&(_, other)| other != token);
-                    model.insert((tick, token));
-                    wheel.arm(token, tick);
+                    model.insert((at_us, token));
+                    wheel.arm(token, at_us);
                 }
                 2 => {
                     model.retain(|&(_, other)| other != token);
                     wheel.disarm(token);
                 }
                 _ => {
-                    let longest = if random(20) == 0 { 12_000 } else { 40 };
+                    let longest = if random(20) == 0 { 12_000_000 } else { 4_000 };
                     now += random(longest);
-                    let mut expected: Vec<usize> = model
-                        .iter()
-                        .filter(|(tick, _)| *tick <= now)
-                        .map(|(_, token)| *token)
-                        .collect();
-                    model.retain(|(tick, _)| *tick > now);
-                    let mut woken = fired(&mut wheel, now);
-                    woken.sort_unstable();
+                    let due = model.iter().filter(|(at_us, _)| *at_us <= now);
+                    let mut expected: Vec<usize> = due.map(|(_, token)| *token).collect();
+                    model.retain(|(at_us, _)| *at_us > now);
+                    let mut tokens = woken(&mut wheel, now);
+                    // What was armed for the past stands in the slot of the base.
+                    tokens.sort_unstable();
                     expected.sort_unstable();
-                    assert_eq!(woken, expected);
+                    assert_eq!(tokens, expected);
                 }
             }
-            assert_eq!(wheel.next(), model.first().map(|(tick, _)| *tick));
+            assert_eq!(wheel.next(), model.first().map(|(at_us, _)| *at_us));
+        }
+    }
+
+    /// Each row: for how long to wait, and how much too early the first timer is.
+    #[test]
+    fn approaches() {
+        for (wait_us, early_us) in [
+            (0, 0),
+            (1_000, 0),
+            (100_000, 0),
+            (200_000, 200),
+            (10_000_000, 10_000),
+            (3_600_000_000, 3_600_000),
+        ] {
+            assert_eq!(approach(wait_us), wait_us - early_us, "{wait_us}");
         }
     }
 }

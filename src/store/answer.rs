@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use redis_protocol::resp3::types::{BytesFrame, Resp3Frame};
 
+use crate::domain::queue::Cut;
 use crate::store::StoreError;
 
 #[derive(Debug)]
@@ -21,11 +22,7 @@ impl Answer {
         let BytesFrame::Array { data, .. } = frame else {
             return Err(unexpected("an array", &frame));
         };
-        let mut answer = Self {
-            now_us: 0,
-            status: Bytes::new(),
-            rest: data.into_iter(),
-        };
+        let mut answer = Self { now_us: 0, status: Bytes::new(), rest: data.into_iter() };
         answer.now_us = answer.int()?.max(0) as u64;
         answer.status = answer.bytes()?;
         Ok(answer)
@@ -34,14 +31,15 @@ impl Answer {
     /// Refuses every status that means that the queue cannot be served.
     ///
     /// # Errors
-    /// `BadQueue` and `WrongType` as the script said.
+    /// `BadQueue`, `WrongType`, `TooBig` as the script said.
     pub fn served(mut self) -> Result<Self, StoreError> {
         match &self.status[..] {
-            b"BADQUEUE" => Err(StoreError::BadQueue {
-                owner: self.bytes()?.to_vec(),
-            }),
-            b"WRONGTYPE" => Err(StoreError::WrongType {
-                key: self.bytes()?.escape_ascii().to_string(),
+            b"BADQUEUE" => Err(StoreError::BadQueue { owner: self.bytes()?.to_vec() }),
+            b"WRONGTYPE" => Err(StoreError::WrongType { key: Cut(&self.bytes()?).to_string() }),
+            b"TOOBIG" => Err(StoreError::TooBig {
+                size: self.count()?,
+                what: self.text()?,
+                max: self.count()?,
             }),
             _ => Ok(self),
         }
@@ -56,15 +54,19 @@ impl Answer {
         self.rest.len() == 0
     }
 
+    /// Whether text comes next.
+    pub fn is_text(&self) -> bool {
+        matches!(self.rest.as_slice(), [BytesFrame::BlobString { .. }, ..])
+    }
+
     pub fn int(&mut self) -> Result<i64, StoreError> {
         match self.rest.next() {
             Some(BytesFrame::Number { data, .. }) => Ok(data),
-            Some(BytesFrame::BlobString { data, .. }) => std::str::from_utf8(&data)
-                .ok()
-                .and_then(|text| text.parse().ok())
-                .ok_or_else(|| {
-                    StoreError::Internal("a script's answer has no number in its place".into())
-                }),
+            Some(BytesFrame::BlobString { data, .. }) => {
+                std::str::from_utf8(&data).ok().and_then(|text| text.parse().ok()).ok_or_else(
+                    || StoreError::Internal("a script's answer has no number in its place".into()),
+                )
+            }
             other => Err(missing("a number", other)),
         }
     }
@@ -103,10 +105,7 @@ impl Answer {
 }
 
 fn unexpected(wanted: &str, found: &BytesFrame) -> StoreError {
-    StoreError::Internal(format!(
-        "a script answered {:?}, not {wanted}",
-        found.kind()
-    ))
+    StoreError::Internal(format!("a script answered {:?}, not {wanted}", found.kind()))
 }
 
 fn missing(wanted: &str, found: Option<BytesFrame>) -> StoreError {

@@ -10,8 +10,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::{Instant, sleep};
 
-use crate::queue::{Format, QueueName};
+use crate::domain::queue::{Format, QueueName};
 use crate::store::answer::Answer;
+use crate::store::cursor::{Cursor, Pages};
 use crate::store::keys::QueueKeys;
 use crate::store::script::{CONVERT_LISTED, CONVERT_PENDING, Script};
 use crate::store::{Store, StoreError, number};
@@ -20,7 +21,7 @@ use crate::store::{Store, StoreError, number};
 /// list has a million.
 const LOOK_MAX: u64 = 2_000;
 const CONVERT_MAX: u64 = 50;
-const BYTES_MAX: u64 = 1 << 20;
+const BYTES_MAX: u64 = 512 << 10;
 /// Passes over the list of a busy queue; what they overlook is found in the zset.
 const PASSES_MAX: u32 = 16;
 /// The longest rest after a page.
@@ -45,7 +46,7 @@ impl Store {
         queue: &QueueName,
         format: Option<Format>,
     ) -> Result<Converted, StoreError> {
-        let k = self.keys(queue).await?;
+        let k = QueueKeys::new(queue.as_bytes());
         let start = [
             Bytes::copy_from_slice(queue.as_bytes()),
             Bytes::from_static(format.map_or("", Format::as_str).as_bytes()),
@@ -67,16 +68,21 @@ impl Store {
                 break;
             }
         }
-        let (mut score, mut prefix) = (Bytes::new(), Bytes::new());
+        let mut pages = Pages::default();
         loop {
             let bounds = [number(LOOK_MAX), number(BYTES_MAX)];
-            let page = [score, prefix].into_iter().chain(bounds);
+            let page = pages.cursor.args().into_iter().chain(bounds);
             let args = start.iter().cloned().chain(page).collect();
             let mut answer = self.convert_page(&CONVERT_PENDING, &k, args).await?;
-            (score, prefix) = (answer.bytes()?, answer.bytes()?);
+            if answer.status == "LOST" {
+                pages.lost()?;
+                sum.left = 0;
+                continue;
+            }
             sum.converted += answer.count()?;
             sum.left += answer.count()?;
-            if score.is_empty() {
+            pages.cursor = Cursor::read(&mut answer)?;
+            if pages.cursor.is_end() {
                 return Ok(sum);
             }
         }
@@ -89,9 +95,8 @@ impl Store {
         k: &QueueKeys,
         args: Vec<Bytes>,
     ) -> Result<Answer, StoreError> {
-        let keys = vec![k.timeout.clone(), k.list.clone(), k.queue.clone()];
         let began = Instant::now();
-        let answer = self.write(script, keys, args).await?;
+        let answer = self.write(script, k.of(script), args).await?;
         sleep(began.elapsed().min(REST_MAX)).await;
         Ok(answer)
     }

@@ -4,11 +4,18 @@
 use bytes::Bytes;
 use redis_protocol::resp3::types::BytesFrame;
 
-use crate::store::keys::{self, QueueKeys, REGISTRY};
+use crate::domain::queue::MessageId;
+use crate::store::answer::Answer;
+use crate::store::keys::{self, ALL, ID_TIME, QueueKeys, REGISTRY};
+use crate::store::link::LinkError;
 use crate::store::offers::Configured;
-use crate::store::redis::LinkError;
 use crate::store::script::{CONFIGURE, FOUND, HEADS, NODE, PRUNE, STATS, TRANSFER};
 use crate::store::{Store, StoreError, number, refused};
+
+/// Queues that one call reads the numbers of: a millisecond of Redis.
+const STATS_MAX: usize = 500;
+/// The only member of the zset [`ID_TIME`].
+const LATEST: &[u8] = b"latest";
 
 /// What a transfer did.
 #[derive(Debug, Default)]
@@ -23,24 +30,35 @@ pub struct Transferred {
     pub pause_ended_ms: u64,
     /// Members put aside because they could not be read.
     pub quarantined: u64,
-    /// What taking the members off the order list cost, in elements that were passed: what more of
-    /// them would have shared, and what each of them adds to. 0 where the list is in due order.
+    /// It was a part of the work on a long order list, and is to be called again whatever is due.
+    pub again: bool,
+    /// What the order list cost, in elements that were passed, and how many of them more messages
+    /// would have shared. 0 where the list is in due order.
+    pub passed: u64,
     pub passed_shared: u64,
-    pub passed_each: u64,
     /// How long the script ran, microseconds; `None` where Redis's clock stands still meanwhile
     /// (7.2 and newer).
     pub took_us: Option<u64>,
     /// What was delivered: score as ms and how many had it.
     pub moved: Vec<(f64, u64)>,
+    /// Those of them that carry the flag which the queue's record names.
+    pub flagged: Vec<MessageId>,
 }
 
 /// What is in a queue, for lists and metrics. -1: the key holds another type.
 #[derive(Debug, Clone)]
 pub struct Stats {
+    /// Redis's time of this answer.
+    pub now_ms: u64,
     pub pending: i64,
     pub ready: i64,
     pub next_due: String,
+    /// By itself, or with all queues.
     pub paused: bool,
+    pub quarantined: i64,
+    /// Due within a minute, and within an hour.
+    pub due_minute: i64,
+    pub due_hour: i64,
 }
 
 /// What became of the settings of a queue.
@@ -61,8 +79,16 @@ pub struct Found {
     pub suffix: Bytes,
     /// As recorded in Redis, if it is.
     pub name: Option<Bytes>,
-    /// The score of its head; empty if nothing is pending, no number if the key holds no zset.
+    /// The score of its head; empty if nothing is pending, no number if the key holds no zset, or
+    /// the score was not looked for, as it is not due yet.
     pub head: String,
+}
+
+impl Found {
+    /// The key holds no zset.
+    pub fn is_wrong_type(&self) -> bool {
+        self.head == "WRONGTYPE"
+    }
 }
 
 /// One page of SCAN.
@@ -75,37 +101,33 @@ impl Store {
     /// Moves what is due to the destination: at most so many messages and about so many bytes.
     ///
     /// # Errors
-    /// `BadQueue`, `WrongType`: cannot be delivered. Others: may have been applied, which the next
-    /// call shows.
+    /// `BadQueue`, `WrongType`: cannot be delivered. `Unavailable`: not applied, and never will be.
+    /// Others: may have been applied until their deadline, which the next call shows.
     pub async fn transfer(
         &self,
         k: &QueueKeys,
         messages_max: u64,
         bytes_max: u64,
     ) -> Result<Transferred, StoreError> {
-        let keys = [
-            k.destination.clone(),
-            k.timeout.clone(),
-            k.list.clone(),
-            k.queue.clone(),
-            k.names.clone(),
-            k.ids.clone(),
-            k.quarantine.clone(),
-        ];
-        let args = [
-            k.destination.clone(),
-            number(messages_max),
-            number(bytes_max),
-        ];
+        let at_most = self.limits.call_timeout;
+        let valid_until = self.clock(k).now_us() / 1_000 + at_most.as_millis() as u64 + 1;
+        let args = [k.name.clone(), number(valid_until), number(messages_max), number(bytes_max)];
         let answer = self
+            .router
+            .of(&k.timeout)
             .transfers
-            .eval(&TRANSFER, &keys, &args, self.limits.call_timeout)
+            .eval(&TRANSFER, &k.of(&TRANSFER), &args, at_most)
             .await
             .map_err(broken)?;
         let mut answer = answer.served()?;
+        if answer.status == "LATE" {
+            let why = "Redis came to a transfer after its deadline, and did not run it";
+            return Err(StoreError::Unavailable(why.into()));
+        }
         let paused = answer.status == "PAUSED";
         let mut transferred = Transferred {
             now_us: answer.now_us,
+            again: answer.status == "AGAIN",
             next: answer.text()?,
             ..Transferred::default()
         };
@@ -114,25 +136,38 @@ impl Store {
         transferred.pause_ended_ms = answer.count()?;
         transferred.quarantined = answer.count()?;
         transferred.passed_shared = answer.count()?;
-        transferred.passed_each = answer.count()?;
+        transferred.passed = answer.count()?;
         let took_us = answer.count()?.saturating_sub(answer.now_us);
         transferred.took_us = Some(took_us).filter(|took_us| *took_us > 0);
         while !answer.is_empty() {
-            let score = answer.text()?.parse().unwrap_or(f64::NEG_INFINITY);
-            transferred.moved.push((score, answer.count()?));
+            let score = answer.text()?;
+            let due = score.parse().unwrap_or(f64::NEG_INFINITY);
+            let flagged = answer.is_text();
+            if flagged {
+                transferred.flagged.push(MessageId { score, id: answer.bytes()?.to_vec() });
+            }
+            let count = if flagged { 1 } else { answer.count()? };
+            transferred.moved.push((due, count));
         }
         Ok(transferred)
     }
 
-    /// The head's score of each queue, empty where nothing is pending; at most 1,000 zsets.
+    /// The head's score of each zset, empty where nothing is pending; `None` where none is due
+    /// before the moment that is known. At most 1,000; of the first ones only, where finding scores
+    /// took long.
     ///
     /// # Errors
-    /// Redis cannot be reached.
-    pub async fn heads(&self, timeouts: &[Bytes]) -> Result<Vec<String>, StoreError> {
-        let mut answer = self.read(&HEADS, timeouts, Vec::new()).await?;
+    /// Redis cannot be reached, or is behind.
+    pub async fn heads(
+        &self,
+        timeouts: &[Bytes],
+        known: &[Option<u64>],
+    ) -> Result<Vec<Option<String>>, StoreError> {
+        let known = known.iter().copied().map(moment_or_none).collect();
+        let mut answer = self.survey(&HEADS, timeouts, known).await?;
         let mut heads = Vec::with_capacity(timeouts.len());
         while !answer.is_empty() {
-            heads.push(answer.text()?);
+            heads.push(Some(answer.text()?).filter(|head| head != "="));
         }
         Ok(heads)
     }
@@ -142,52 +177,127 @@ impl Store {
     /// # Errors
     /// Redis cannot be reached.
     pub async fn found(&self, suffixes: Vec<Bytes>) -> Result<Vec<Found>, StoreError> {
-        let mut keys = Vec::with_capacity(suffixes.len() * 2);
-        for suffix in &suffixes {
-            let k = QueueKeys::new(suffix);
-            keys.extend([k.timeout, k.queue]);
-        }
-        let mut answer = self.read(&FOUND, &keys, Vec::new()).await?;
         let mut found = Vec::with_capacity(suffixes.len());
-        for suffix in suffixes {
-            let name = Some(answer.bytes()?).filter(|name| !name.is_empty());
-            let head = answer.text()?;
-            found.push(Found { suffix, name, head });
+        while let Some(left) = suffixes.get(found.len()..).filter(|left| !left.is_empty()) {
+            let mut keys = Vec::with_capacity(left.len() * 2);
+            for suffix in left {
+                keys.extend(QueueKeys::new(suffix).each_of(&FOUND).cloned());
+            }
+            let mut answer = self.survey(&FOUND, &keys, Vec::new()).await?;
+            some_of(&answer)?;
+            for suffix in left {
+                if answer.is_empty() {
+                    break;
+                }
+                let name = Some(answer.bytes()?).filter(|name| !name.is_empty());
+                let (suffix, head) = (suffix.clone(), answer.text()?);
+                found.push(Found { suffix, name, head });
+            }
         }
         Ok(found)
     }
 
-    /// Redis's time in ms, and the numbers of some queues.
+    /// The numbers of some queues, in their order; of each is told when its head is due as far as
+    /// is known.
     ///
     /// # Errors
-    /// Redis cannot be reached.
-    pub async fn stats(&self, queues: &[Bytes]) -> Result<(u64, Vec<Stats>), StoreError> {
-        let mut keys = Vec::with_capacity(queues.len() * 3);
-        for queue in queues {
-            let k = QueueKeys::new(queue);
-            keys.extend([k.timeout, k.destination, k.queue]);
-        }
-        let mut answer = self.read(&STATS, &keys, Vec::new()).await?;
+    /// Redis cannot be reached, or is behind.
+    pub async fn stats(&self, queues: &[(Bytes, Option<u64>)]) -> Result<Vec<Stats>, StoreError> {
         let mut stats = Vec::with_capacity(queues.len());
-        for _ in queues {
-            stats.push(Stats {
-                pending: answer.int()?,
-                ready: answer.int()?,
-                next_due: answer.text()?,
-                paused: answer.int()? == 1,
-            });
+        while let Some(left) = queues.get(stats.len()..).filter(|left| !left.is_empty()) {
+            let left = left.get(..STATS_MAX).unwrap_or(left);
+            let mut keys = Vec::with_capacity(1 + left.len() * 4);
+            keys.push(Bytes::from_static(ALL.as_bytes()));
+            for (queue, _) in left {
+                keys.extend(QueueKeys::new(queue).each_of(&STATS).cloned());
+            }
+            let known = left.iter().map(|(_, known)| moment_or_none(*known));
+            let mut answer = self.survey(&STATS, &keys, known.collect()).await?;
+            some_of(&answer)?;
+            while !answer.is_empty() {
+                stats.push(Stats {
+                    now_ms: answer.now_us / 1_000,
+                    pending: answer.int()?,
+                    ready: answer.int()?,
+                    next_due: answer.text()?,
+                    paused: answer.int()? == 1,
+                    quarantined: answer.int()?,
+                    due_minute: answer.int()?,
+                    due_hour: answer.int()?,
+                });
+            }
         }
-        Ok((answer.now_us / 1_000, stats))
+        Ok(stats)
     }
 
-    /// Claims a node number, or holds on to it: true if it is ours for `expiry_ms` from now.
+    /// Until when all queues are paused, ms; -1: until they are resumed; 0 or the past: they are
+    /// not.
     ///
     /// # Errors
-    /// Redis cannot be reached.
-    pub async fn node(&self, node: u64, token: &str, expiry_ms: u64) -> Result<bool, StoreError> {
+    /// `WrongType`; Redis cannot be reached.
+    pub async fn all_paused_until(&self) -> Result<i64, StoreError> {
+        let args = [ALL.as_bytes(), b"paused_until"].map(Bytes::from_static);
+        Ok(match self.command("HGET", &args).await {
+            Ok(BytesFrame::BlobString { data, .. }) => {
+                std::str::from_utf8(&data).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+            }
+            Ok(_) => 0,
+            Err(error) => return Err(broken(error)),
+        })
+    }
+
+    /// Claims a node number, or holds on to it. Redis's time, in ms, from which on it is ours for
+    /// `expiry_ms`; nothing if it is another broker's.
+    ///
+    /// # Errors
+    /// Redis cannot be reached; `WrongType`.
+    pub async fn node(
+        &self,
+        node: u64,
+        token: &str,
+        expiry_ms: u64,
+    ) -> Result<Option<u64>, StoreError> {
         let key = Bytes::from(format!("delay_broker_node:{node}"));
         let args = vec![Bytes::copy_from_slice(token.as_bytes()), number(expiry_ms)];
-        Ok(self.read(&NODE, &[key], args).await?.int()? == 1)
+        let mut answer = self.read(&NODE, &[key], args).await?;
+        Ok((answer.int()? == 1).then_some(answer.now_us / 1_000))
+    }
+
+    /// The latest time, Unix ms, that ids of any broker were noted to have; 0 if none was.
+    ///
+    /// # Errors
+    /// Redis cannot be reached; `WrongType`.
+    pub async fn noted_id_time(&self) -> Result<u64, StoreError> {
+        let args = [ID_TIME.as_bytes(), LATEST].map(Bytes::from_static);
+        let noted = match self.command("ZSCORE", &args).await {
+            Err(LinkError::Refused(text)) if text.starts_with("WRONGTYPE") => {
+                let key = ID_TIME.to_owned();
+                return Err(StoreError::WrongType { key });
+            }
+            noted => noted.map_err(broken)?,
+        };
+        Ok(match noted {
+            BytesFrame::BlobString { data, .. } => {
+                std::str::from_utf8(&data).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+            }
+            BytesFrame::Double { data, .. } if data >= 0.0 => data as u64,
+            _ => 0,
+        })
+    }
+
+    /// Notes it, unless a later one is.
+    ///
+    /// # Errors
+    /// Redis cannot be reached, or refuses; repeated by the caller, since it is a hint.
+    pub async fn note_id_time(&self, ms: u64) -> Result<(), StoreError> {
+        let args = [
+            Bytes::from_static(ID_TIME.as_bytes()),
+            Bytes::from_static(b"GT"),
+            number(ms),
+            Bytes::from_static(LATEST),
+        ];
+        self.command("ZADD", &args).await.map_err(broken)?;
+        Ok(())
     }
 
     /// Forgets a queue that is empty: true if it was.
@@ -195,13 +305,7 @@ impl Store {
     /// # Errors
     /// Redis cannot be reached.
     pub async fn prune(&self, k: &QueueKeys) -> Result<bool, StoreError> {
-        let registry = Bytes::from_static(REGISTRY.as_bytes());
-        let keys = [k.timeout.clone(), k.list.clone(), k.queue.clone(), registry];
-        Ok(self
-            .read(&PRUNE, &keys, vec![k.destination.clone()])
-            .await?
-            .int()?
-            == 1)
+        Ok(self.read(&PRUNE, &k.of(&PRUNE), vec![k.name.clone()]).await?.int()? == 1)
     }
 
     /// Records a queue's name, and what is configured of it.
@@ -215,7 +319,7 @@ impl Store {
     ) -> Result<Recorded, StoreError> {
         let k = QueueKeys::new(queue);
         let listeners = match configured.order_list {
-            "off" => self.listeners(queue).await?,
+            "off" => self.listeners(k.channel.clone()).await?,
             _ => 0,
         };
         let args = vec![
@@ -224,23 +328,20 @@ impl Store {
             Bytes::from_static(configured.order_list.as_bytes()),
             number(listeners),
         ];
-        let keys = [k.queue, k.timeout, k.list];
-        let mut answer = self.read(&CONFIGURE, &keys, args).await?;
+        let mut answer = self.read(&CONFIGURE, &k.of(&CONFIGURE), args).await?;
         Ok(match &answer.bytes()?[..] {
             b"PENDING" => Recorded::Pending,
             b"LISTENERS" => Recorded::Listeners,
             b"OTHERS" => Recorded::Others,
-            _ => Recorded::All {
-                dropped: answer.count()?,
-            },
+            _ => Recorded::All { dropped: answer.count()? },
         })
     }
 
     /// Clients that listen on a queue's own channel, as Redisson's do: the brokers listen to a
     /// pattern. 0 where this user may not ask.
-    async fn listeners(&self, queue: &[u8]) -> Result<i64, StoreError> {
-        let args = vec![Bytes::from_static(b"NUMSUB"), keys::channel(queue)];
-        match self.calls.command("PUBSUB", args).await {
+    async fn listeners(&self, channel: Bytes) -> Result<i64, StoreError> {
+        let args = vec![Bytes::from_static(b"NUMSUB"), channel];
+        match self.router.whole().plain.command("PUBSUB", args).await {
             Ok(BytesFrame::Array { data, .. }) => Ok(match data.get(1) {
                 Some(BytesFrame::Number { data, .. }) => *data,
                 _ => 0,
@@ -258,11 +359,12 @@ impl Store {
         let mut args = Vec::with_capacity(queues.len() + 1);
         args.push(Bytes::from_static(REGISTRY.as_bytes()));
         args.extend(queues);
-        self.calls.command("SADD", args).await.map_err(broken)?;
+        self.command("SADD", &args).await.map_err(broken)?;
         Ok(())
     }
 
-    /// One page of all delayed queues of the database, as suffixes of their keys.
+    /// One page of all delayed queues of the database, as suffixes of their keys. They may hold
+    /// another type: to let SCAN look at the type of each would double what it takes.
     ///
     /// # Errors
     /// Redis cannot be reached.
@@ -274,10 +376,9 @@ impl Store {
             pattern,
             Bytes::from_static(b"COUNT"),
             number(count),
-            Bytes::from_static(b"TYPE"),
-            Bytes::from_static(b"zset"),
         ];
-        let mut page = page(self.calls.command("SCAN", args).await.map_err(broken)?)?;
+        let mut page =
+            page(self.router.whole().plain.command("SCAN", args).await.map_err(broken)?)?;
         page.found = page
             .found
             .iter()
@@ -292,13 +393,8 @@ impl Store {
     /// Redis cannot be reached.
     pub async fn registered(&self, cursor: Bytes, count: u64) -> Result<Page, StoreError> {
         let registry = Bytes::from_static(REGISTRY.as_bytes());
-        let args = vec![
-            registry,
-            cursor,
-            Bytes::from_static(b"COUNT"),
-            number(count),
-        ];
-        page(self.calls.command("SSCAN", args).await.map_err(broken)?)
+        let args = [registry, cursor, Bytes::from_static(b"COUNT"), number(count)];
+        page(self.command("SSCAN", &args).await.map_err(broken)?)
     }
 
     /// Publishes the heartbeat that proves the subscription.
@@ -306,13 +402,21 @@ impl Store {
     /// # Errors
     /// Redis cannot be reached.
     pub async fn heartbeat(&self, channel: &str) -> Result<(), StoreError> {
-        let args = vec![
-            Bytes::copy_from_slice(channel.as_bytes()),
-            Bytes::from_static(b"1"),
-        ];
-        self.calls.command("PUBLISH", args).await.map_err(broken)?;
+        let args = vec![Bytes::copy_from_slice(channel.as_bytes()), Bytes::from_static(b"1")];
+        self.router.whole().plain.command("PUBLISH", args).await.map_err(broken)?;
         Ok(())
     }
+}
+
+/// An argument: a moment, or nothing.
+pub(super) fn moment_or_none(ms: Option<u64>) -> Bytes {
+    ms.map(number).unwrap_or_default()
+}
+
+/// Else asking for what is left would never end.
+fn some_of(answer: &Answer) -> Result<(), StoreError> {
+    let none = || StoreError::Internal("a script told nothing of any queue".into());
+    if answer.is_empty() { Err(none()) } else { Ok(()) }
 }
 
 fn page(frame: BytesFrame) -> Result<Page, StoreError> {

@@ -1,8 +1,8 @@
 //! What the audit is told of Redis: INFO, two settings, round trips, the rights of our user.
 //!
-//! Asks and judges nothing; `crate::audit` does. Keeps: nothing is written, each question is small,
-//! and one that Redis refuses for good is an answer too. It asks on the link of the offers, where
-//! the least is under way before a reply.
+//! Asks and judges nothing: whoever audits brings the probes and reads the answers. Keeps: nothing
+//! is written, each question is small, and a refusal that stays is an answer too. Round trips and
+//! rights are those of the offers' link.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,14 +10,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use redis_protocol::resp3::types::BytesFrame;
 
-use crate::audit::rights::{PROBES, Rights, lacked_by_call, lacked_by_subscription};
-use crate::audit::{self, Facts, Fields, version_of};
-use crate::clock::monotonic_us;
+use crate::domain::text::version_of;
 use crate::store::Store;
-use crate::store::redis::{LinkError, Subscription};
+use crate::store::clock::monotonic_us;
+use crate::store::link::LinkError;
+use crate::store::redis::Subscription;
 use crate::store::script::PROBE;
 
 const PINGS: usize = 5;
+/// How long the other link may take after the one whose connection is audited.
+const CONNECTED_WITHIN: Duration = Duration::from_secs(1);
 /// Between two of them, and before the first: a new connection is busy with its scripts.
 const PING_PAUSE: Duration = Duration::from_millis(10);
 /// How long the first attempt to subscribe may take.
@@ -25,26 +27,63 @@ const SUBSCRIBED_WITHIN: Duration = Duration::from_secs(1);
 /// Before it, Redis knows no scripts that write nothing, so probes might.
 const PROBES_SINCE: (u32, u32) = (7, 0);
 
+/// Fields by name, or Redis's words where it refused to tell.
+pub type Fields = Result<HashMap<String, String>, String>;
+
+/// What was found out about a Redis.
+#[derive(Debug)]
+pub struct Facts {
+    /// Of INFO.
+    pub info: Fields,
+    /// Of CONFIG GET: `appendfsync` and `save`.
+    pub config: Fields,
+    /// Round trips of some PINGs, microseconds.
+    pub round_trips_us: Vec<u64>,
+    /// The command that subscribes and Redis's words where it was refused; empty where it was not.
+    pub subscription: String,
+    pub probes: Probed,
+}
+
+/// What became of calls that only ask whether our user may make them.
+#[derive(Debug)]
+pub enum Probed {
+    /// Redis's words for each call, empty where it may be made.
+    Each(Vec<String>),
+    /// Redis refused the script that makes the calls.
+    Refused(String),
+    /// This Redis cannot be asked without writing.
+    Unasked,
+}
+
+/// The fields of an INFO reply.
+pub fn fields(info: &str) -> HashMap<String, String> {
+    let pairs = info.lines().filter_map(|line| line.split_once(':'));
+    pairs.map(|(name, value)| (name.to_owned(), value.trim().to_owned())).collect()
+}
+
 impl Store {
     /// How often the link came up on which Redis is asked.
     pub fn connections(&self) -> u64 {
-        self.offers.connections()
+        self.router.whole().offers.connections()
     }
 
     /// Waits for a connection after so many.
     pub async fn connected_again(&self, connections: u64) {
-        self.offers.connected_again(connections).await;
+        self.router.whole().offers.connected_again(connections).await;
     }
 
+    /// `probes`: calls with their keys, which a script asks for and does not make.
+    ///
     /// # Errors
     /// Redis cannot be asked now: it is away, loads, or is busy.
     pub async fn facts(
         &self,
         subscription: &Subscription,
-        user: Option<&str>,
+        probes: &[Bytes],
     ) -> Result<Facts, String> {
-        let info = for_good(self.offers.command("INFO", Vec::new()).await)?;
-        let info: Fields = info.map(|frame| audit::fields(&text(&frame)));
+        self.router.whole().plain.wait_up(CONNECTED_WITHIN).await;
+        let info = for_good(self.router.whole().plain.command("INFO", Vec::new()).await)?;
+        let info: Fields = info.map(|frame| fields(&text(&frame)));
         let field = |name: &str| info.as_ref().ok().and_then(|fields| fields.get(name));
         if field("loading").is_some_and(|loading| loading == "1") {
             return Err("Redis loads its data".to_owned());
@@ -52,10 +91,8 @@ impl Store {
         let mut config: Fields = Ok(HashMap::new());
         for name in ["appendfsync", "save"] {
             let args = vec![Bytes::from_static(b"GET"), Bytes::from(name)];
-            match (
-                for_good(self.offers.command("CONFIG", args).await)?,
-                &mut config,
-            ) {
+            match (for_good(self.router.whole().plain.command("CONFIG", args).await)?, &mut config)
+            {
                 (Ok(frame), Ok(known)) => {
                     if let Some(value) = second(&frame) {
                         known.insert(name.to_owned(), value);
@@ -69,71 +106,45 @@ impl Store {
         for _ in 0..PINGS {
             tokio::time::sleep(PING_PAUSE).await;
             let sent = monotonic_us();
-            let _ = for_good(self.offers.command("PING", Vec::new()).await)?;
+            let _ = for_good(
+                self.router.whole().offers.call(&[b"PING"], self.limits.call_timeout).await,
+            )?;
             round_trips_us.push(monotonic_us().saturating_sub(sent));
         }
         let version = field("redis_version").and_then(|text| version_of(text));
-        let rights = self.rights(subscription, user, version).await?;
-        Ok(Facts {
-            info,
-            config,
-            round_trips_us,
-            rights,
-            user: user.map(str::to_owned),
-        })
+        let subscription = subscription.refusal(SUBSCRIBED_WITHIN).await;
+        let probes = match version {
+            Some(version) if version < PROBES_SINCE => Probed::Unasked,
+            _ => self.probed(probes).await?,
+        };
+        Ok(Facts { info, config, round_trips_us, subscription, probes })
     }
 
-    async fn rights(
-        &self,
-        subscription: &Subscription,
-        user: Option<&str>,
-        version: Option<(u32, u32)>,
-    ) -> Result<Rights, String> {
-        let refusal = subscription.refusal(SUBSCRIBED_WITHIN).await;
-        let mut missing: Vec<&'static str> = lacked_by_subscription(&refusal).into_iter().collect();
-        let unknown = |why: &str| {
-            // Without a user of its own a connection has all rights, but for rare exceptions.
-            if user.is_some() {
-                Rights::Unknown(why.to_owned())
-            } else {
-                Rights::Missing(Vec::new())
-            }
-        };
-        if version.is_some_and(|version| version < PROBES_SINCE) {
-            return Ok(if missing.is_empty() {
-                unknown("Redis before 7.0 cannot be asked without writing")
-            } else {
-                Rights::Missing(missing)
-            });
-        }
-        let calls: Vec<Bytes> = PROBES.iter().map(|probe| probe.words().into()).collect();
-        let at_most = self.limits.call_timeout;
+    async fn probed(&self, probes: &[Bytes]) -> Result<Probed, String> {
         let no_keys: [Bytes; 0] = [];
-        match self.offers.eval(&PROBE, &no_keys, &calls, at_most).await {
+        match self
+            .router
+            .whole()
+            .offers
+            .eval(&PROBE, &no_keys, probes, self.limits.call_timeout)
+            .await
+        {
             Ok(mut answer) => {
-                for probe in PROBES {
-                    let error = answer.text().map_err(|error| error.to_string())?;
-                    missing.extend(probe.lacks(&error));
-                }
+                let words = probes.iter().map(|_| answer.text());
+                let words: Result<Vec<String>, _> = words.collect();
+                words.map(Probed::Each).map_err(|error| error.to_string())
             }
-            Err(LinkError::Refused(words)) if passes(&words) => return Err(words),
-            Err(LinkError::Refused(words)) => match lacked_by_call(&words) {
-                Some(right) => missing.push(right),
-                None => return Ok(unknown(&words)),
-            },
-            Err(LinkError::NotSent(why) | LinkError::Broken(why)) => return Err(why),
+            Err(LinkError::Refused(words)) if !passes(&words) => Ok(Probed::Refused(words)),
+            Err(LinkError::Refused(why) | LinkError::NotSent(why) | LinkError::Broken(why)) => {
+                Err(why)
+            }
         }
-        missing.sort_unstable();
-        missing.dedup();
-        Ok(Rights::Missing(missing))
     }
 }
 
 /// A refusal that will be over soon.
 fn passes(words: &str) -> bool {
-    ["LOADING", "BUSY"]
-        .iter()
-        .any(|word| words.starts_with(word))
+    ["LOADING", "BUSY"].iter().any(|word| words.starts_with(word))
 }
 
 /// An answer, or a refusal that stays.

@@ -6,20 +6,22 @@
 
 use bytes::Bytes;
 
-use crate::queue::{MessageId, QueueName};
-use crate::snowflake;
-use crate::store::messages::{payloads, reply_lost};
-use crate::store::script::{FIRST, TAKE};
-use crate::store::{Store, StoreError, member, number};
+use crate::domain::queue::{Cut, MessageId, QueueName};
+use crate::domain::snowflake;
+use crate::store::cursor::{Cursor, Pages};
+use crate::store::keys::QueueKeys;
+use crate::store::messages::{part_applied, payloads, reply_lost};
+use crate::store::script::{FIRST, REMOVE, TAKE};
+use crate::store::search::{BYTES_MAX, wanted};
+use crate::store::{Store, StoreError, number};
 
-/// Members that one call looks at, and their bytes: one or two ms of Redis.
+/// Members that one call looks at: one or two ms of Redis.
 const LOOK_MAX: u64 = 1_000;
-const BYTES_MAX: u64 = 1 << 20;
 /// How often the rest is looked for anew, where others took what was found.
 const ROUNDS_MAX: u32 = 4;
-/// Members that a removal keeps in mind, and their bytes.
-const KEPT_MAX: usize = 10_000;
-const KEPT_BYTES_MAX: usize = 4 << 20;
+/// Messages that a removal keeps in mind, and those that one call removes.
+const KEPT_MAX: u64 = 10_000;
+const REMOVE_MAX: usize = 100;
 
 /// The first so many of what a search of the zset came by.
 struct First<T> {
@@ -31,11 +33,7 @@ struct First<T> {
 
 impl<T> First<T> {
     fn new(max: usize, now_ms: u64) -> Self {
-        Self {
-            max,
-            now_ms,
-            found: Vec::new(),
-        }
+        Self { max, now_ms, found: Vec::new() }
     }
 
     fn place(&self, id: &[u8]) -> u64 {
@@ -76,17 +74,18 @@ impl Store {
         &self,
         queue: &QueueName,
         count: usize,
+        message_max: usize,
     ) -> Result<Vec<Bytes>, StoreError> {
         let mut taken = Vec::new();
         for _ in 0..ROUNDS_MAX {
             let wanted = count - taken.len();
             let round = async {
-                let first = self.first(queue, wanted).await?;
+                let first = self.first(queue, wanted, None).await?;
                 if first.is_empty() {
                     return Ok((true, Vec::new()));
                 }
                 let all = first.len() < wanted;
-                let (full, payloads) = self.take(queue, first, &taken).await?;
+                let (full, payloads) = self.take(queue, first, &taken, message_max).await?;
                 Ok((full || all, payloads))
             };
             match round.await {
@@ -98,7 +97,7 @@ impl Store {
                 }
                 // What is taken has to be answered.
                 Err(error) if !taken.is_empty() => {
-                    let queue = queue.as_bytes().escape_ascii();
+                    let queue = Cut(queue.as_bytes());
                     tracing::warn!(%queue, %error, "DQ.POLL ended early");
                     break;
                 }
@@ -108,29 +107,37 @@ impl Store {
         Ok(taken)
     }
 
-    /// The ids of the first so many pending messages.
-    async fn first(&self, queue: &QueueName, count: usize) -> Result<Vec<MessageId>, StoreError> {
-        let mut first = First::new(count, self.clock.now_us() / 1_000);
-        let (mut score, mut prefix) = (Bytes::new(), Bytes::new());
+    /// The ids of the first so many pending messages; of those with a payload, if one is given.
+    async fn first(
+        &self,
+        queue: &QueueName,
+        count: usize,
+        payload: Option<&Bytes>,
+    ) -> Result<Vec<MessageId>, StoreError> {
+        let mut first =
+            First::new(count, self.clock(&QueueKeys::new(queue.as_bytes())).now_us() / 1_000);
+        let (mut pages, mut whole) = (Pages::default(), false);
         loop {
-            let k = self.keys(queue).await?;
-            let args = vec![
-                k.destination,
-                score,
-                prefix,
-                number(LOOK_MAX),
-                number(BYTES_MAX),
-                first.before(),
-            ];
-            let mut answer = self.read(&FIRST, &[k.timeout, k.queue], args).await?;
-            (score, prefix) = (answer.bytes()?, answer.bytes()?);
+            let k = QueueKeys::new(queue.as_bytes());
+            let mut args = vec![k.name.clone()];
+            args.extend(pages.cursor.args());
+            args.extend([number(LOOK_MAX), number(BYTES_MAX), first.before()]);
+            args.extend(payload.into_iter().flat_map(|payload| wanted(payload, whole)));
+            let mut answer = self.read(&FIRST, &k.of(&FIRST), args).await?;
+            if answer.status == "LOST" {
+                pages.lost()?;
+                first.found.clear();
+                continue;
+            }
+            pages.cursor = Cursor::read(&mut answer)?;
+            whole = answer.int()? == 1;
             while !answer.is_empty() {
                 let (score, id) = (answer.text()?, answer.bytes()?.to_vec());
                 let place = first.place(&id);
                 first.found.push((place, MessageId { score, id }));
             }
             first.narrow();
-            if score.is_empty() {
+            if pages.cursor.is_end() && !whole {
                 return Ok(first.items());
             }
         }
@@ -143,16 +150,15 @@ impl Store {
         queue: &QueueName,
         messages: Vec<MessageId>,
         taken: &[Bytes],
+        message_max: usize,
     ) -> Result<(bool, Vec<Bytes>), StoreError> {
-        let k = self.keys(queue).await?;
         let bytes: usize = taken.iter().map(Bytes::len).sum();
-        let bytes_max = self.limits.reply_bytes_max.saturating_sub(bytes);
-        let mut args = vec![k.destination, number(bytes_max)];
-        for MessageId { score, id } in messages {
-            args.extend([Bytes::from(score), Bytes::from(id)]);
-        }
-        let keys = vec![k.timeout, k.queue, k.names, k.ids];
-        let mut answer = self.write(&TAKE, keys, args).await?;
+        let bytes_max = self.limits.reply_bytes_max.min(message_max);
+        let bytes_max = bytes_max.saturating_sub(bytes);
+        let bounds = [number(bytes_max), number(message_max)].into_iter();
+        let ids = messages.into_iter();
+        let ids = ids.flat_map(|MessageId { score, id }| [Bytes::from(score), Bytes::from(id)]);
+        let mut answer = self.change(&TAKE, queue, bounds.chain(ids)).await?;
         if answer.status == "APPLIED" {
             return Err(reply_lost());
         }
@@ -167,35 +173,42 @@ impl Store {
         wanted: u64,
     ) -> Result<u64, StoreError> {
         let mut removed = 0;
-        let kept = KEPT_BYTES_MAX / (payload.len() + member::OVERHEAD);
-        let kept = kept.clamp(1, KEPT_MAX) as u64;
         while removed < wanted {
-            let max = (wanted - removed).min(kept);
-            let mut first = First::new(max as usize, self.clock.now_us() / 1_000);
-            let mut after = None;
-            loop {
-                let payloads = std::slice::from_ref(payload);
-                let (found, next) = self.match_pending(queue, payloads, after).await?;
-                for (member, _) in found {
-                    let id = member::read(&member).and_then(|parts| member.get(parts.id));
-                    let place = first.place(id.unwrap_or_default());
-                    // A copy: the reply that it is part of need not be kept.
-                    first.found.push((place, Bytes::copy_from_slice(&member)));
-                }
-                first.narrow();
-                after = next;
-                if after.is_none() {
-                    break;
-                }
-            }
-            let all = !first.is_full();
-            let gone = self.remove_members(queue, first.items(), max).await?;
-            removed += gone;
-            if all || gone == 0 {
+            let max = (wanted - removed).min(KEPT_MAX);
+            let first = self.first(queue, max as usize, Some(payload)).await;
+            let first = first.map_err(|error| part_applied(error, removed))?;
+            let (all, before) = ((first.len() as u64) < max, removed);
+            self.remove_ids(queue, payload, &first, &mut removed).await?;
+            if all || removed == before {
                 break;
             }
         }
         Ok(removed)
+    }
+
+    /// Removes those of the messages that are still pending and carry this payload, and counts
+    /// them beside those that are removed.
+    async fn remove_ids(
+        &self,
+        queue: &QueueName,
+        payload: &Bytes,
+        mut messages: &[MessageId],
+        removed: &mut u64,
+    ) -> Result<(), StoreError> {
+        while !messages.is_empty() {
+            let more = [payload.clone(), number(BYTES_MAX)];
+            let some = messages.iter().take(REMOVE_MAX);
+            let ids = some.flat_map(|MessageId { score, id }| {
+                [Bytes::from(score.clone()), Bytes::from(id.clone())]
+            });
+            let more = more.into_iter().chain(ids);
+            let answered = self.change(&REMOVE, queue, more).await;
+            let mut answer = answered.map_err(|error| part_applied(error, *removed))?;
+            *removed += answer.count()?;
+            let done = (answer.count()? as usize).max(1);
+            messages = messages.get(done..).unwrap_or_default();
+        }
+        Ok(())
     }
 }
 
@@ -226,12 +239,9 @@ mod tests {
             &[0x80, 0, 0, 0, 0, 0, 0, 0],
             &[0, 0, 0, 0, 0, 0xff, 0, 1],
         ];
-        for (max, items) in [
-            (9, &[3, 5, 1, 0, 2, 4][..]),
-            (4, &[3, 5, 1, 0]),
-            (2, &[3, 5]),
-            (0, &[]),
-        ] {
+        for (max, items) in
+            [(9, &[3, 5, 1, 0, 2, 4][..]), (4, &[3, 5, 1, 0]), (2, &[3, 5]), (0, &[])]
+        {
             let first = found(&ids, max);
             assert_eq!(first.is_full(), max <= items.len(), "{max}");
             assert_eq!(first.items(), items, "{max}");
@@ -242,13 +252,9 @@ mod tests {
     #[test]
     fn before() {
         let ids: [&[u8]; 3] = [&[0xff; 8], &[0, 0, 0, 0, 1, 0, 0, 0], &[0; 8]];
-        for (max, before) in [
-            (4, &[][..]),
-            (3, &[]),
-            (2, &[0, 0, 0, 0, 1, 0, 0, 0]),
-            (1, &[0; 8]),
-            (0, &[]),
-        ] {
+        for (max, before) in
+            [(4, &[][..]), (3, &[]), (2, &[0, 0, 0, 0, 1, 0, 0, 0]), (1, &[0; 8]), (0, &[])]
+        {
             assert_eq!(found(&ids, max).before(), before, "{max}");
         }
     }

@@ -6,48 +6,109 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+use crate::store::script::Script;
+
 pub const TIMEOUT: &str = "redisson_delay_queue_timeout";
 pub const LIST: &str = "redisson_delay_queue";
 pub const CHANNEL: &str = "redisson_delay_queue_channel";
-const QUEUE: &str = "delay_broker_queue";
+const RECORD: &str = "delay_broker_queue";
 const NAMES: &str = "delay_broker_names";
 const IDS: &str = "delay_broker_ids";
 const QUARANTINE: &str = "delay_broker_quarantine";
 /// The set of the queues that the brokers know: a hint, written apart from the offer.
 pub const REGISTRY: &str = "delay_broker_queues";
+/// zset: the latest time that ids were noted to have.
+pub const ID_TIME: &str = "delay_broker_id_time";
+/// hash: the pause of all queues.
+pub const ALL: &str = "delay_broker_all";
+
+/// A key of a script, by its name in the script's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// Of the lane that calls, always the first.
+    Call,
+    Destination,
+    Timeout,
+    List,
+    Record,
+    Names,
+    Ids,
+    Quarantine,
+    All,
+    Registry,
+    Node,
+    /// No key: the name of the queue's channel, always the last; see `lua/_begin.lua`.
+    Guard,
+}
 
 /// The keys of one queue; built once and shared.
 #[derive(Debug, Clone)]
 pub struct QueueKeys {
-    /// list: due payloads, bare bytes; the queue's own name.
+    /// The queue, as commands name it.
+    pub name: Bytes,
+    /// list: due payloads, bare bytes.
     pub destination: Bytes,
     /// zset: packed member, score = due in Unix ms. The truth about what is pending.
     pub timeout: Bytes,
     /// list: the same members in offer order.
     pub list: Bytes,
     /// hash: what all brokers must agree on: `name`, `format`, `order_list`,
-    /// `paused_until`, `unlisted_until`.
-    pub queue: Bytes,
+    /// `paused_until`, `unlisted_until` and others of that beginning.
+    pub record: Bytes,
     /// hash: message name to message id.
     pub names: Bytes,
     /// hash: hex of the id bytes to message name.
     pub ids: Bytes,
     /// zset: members that could not be read, with their score.
     pub quarantine: Bytes,
+    /// Where the due time of a new head is published; the guard of the scripts.
+    pub channel: Bytes,
 }
 
 impl QueueKeys {
-    /// Of a queue; or of a suffix, whose keys are the same, all but the destination.
+    /// Of a queue; or of a suffix, whose keys are the same, all but name and destination.
     pub fn new(queue: &[u8]) -> Self {
+        let own_name = Bytes::copy_from_slice(queue);
         Self {
-            destination: Bytes::copy_from_slice(queue),
+            // The one place where it follows from the name.
+            destination: own_name.clone(),
+            name: own_name,
             timeout: name(TIMEOUT, queue),
             list: name(LIST, queue),
-            queue: name(QUEUE, queue),
+            record: name(RECORD, queue),
             names: name(NAMES, queue),
             ids: name(IDS, queue),
             quarantine: name(QUARANTINE, queue),
+            channel: name(CHANNEL, queue),
         }
+    }
+
+    /// The keys that a script takes, in its order, but that of the call, which its lane adds.
+    pub fn of(&self, script: &Script) -> Vec<Bytes> {
+        script.keys.iter().filter_map(|key| self.key(*key)).cloned().collect()
+    }
+
+    /// Those that a script of many queues takes of each.
+    pub fn each_of(&self, script: &Script) -> impl Iterator<Item = &Bytes> {
+        script.each.iter().filter_map(|key| self.key(*key))
+    }
+
+    fn key(&self, key: Key) -> Option<&Bytes> {
+        static ALL_KEY: Bytes = Bytes::from_static(ALL.as_bytes());
+        static REGISTRY_KEY: Bytes = Bytes::from_static(REGISTRY.as_bytes());
+        Some(match key {
+            Key::Destination => &self.destination,
+            Key::Timeout => &self.timeout,
+            Key::List => &self.list,
+            Key::Record => &self.record,
+            Key::Names => &self.names,
+            Key::Ids => &self.ids,
+            Key::Quarantine => &self.quarantine,
+            Key::Guard => &self.channel,
+            Key::All => &ALL_KEY,
+            Key::Registry => &REGISTRY_KEY,
+            Key::Call | Key::Node => return None,
+        })
     }
 
     /// What follows the prefix in each of the keys: it names the set of keys.
@@ -59,11 +120,6 @@ impl QueueKeys {
     pub fn suffix_bytes(&self) -> &[u8] {
         suffix(LIST, &self.list).unwrap_or_default()
     }
-}
-
-/// The channel on which the due time of a new head is published.
-pub fn channel(queue: &[u8]) -> Bytes {
-    name(CHANNEL, queue)
 }
 
 fn name(prefix: &str, queue: &[u8]) -> Bytes {
@@ -92,17 +148,25 @@ pub fn suffix_of(queue: &[u8]) -> Bytes {
     name(LIST, queue).slice(LIST.len() + 1..)
 }
 
+/// Whether the keys with this suffix may be those of a queue of this name. A record that says
+/// otherwise is not believed: somebody renamed or copied keys by hand.
+pub fn may_own(queue: &[u8], suffix: &[u8]) -> bool {
+    suffix_of(queue) == suffix
+}
+
 /// The queue that a suffix most likely belongs to: `{x}` without `{` in x means `x`. A guess, since
-/// the queue `{x}` has the same keys; what is configured, recorded or used in a command goes before
-/// it.
+/// the queue `{x}` has the same keys; what is configured or recorded goes before it.
+/// `lua/_record.lua` holds the same rule.
 pub fn guess(suffix: &[u8]) -> &[u8] {
-    match suffix
-        .strip_prefix(b"{")
-        .and_then(|inner| inner.strip_suffix(b"}"))
-    {
+    match suffix.strip_prefix(b"{").and_then(|inner| inner.strip_suffix(b"}")) {
         Some(inner) if !inner.is_empty() && !inner.contains(&b'{') => inner,
         _ => suffix,
     }
+}
+
+/// Whether a queue's keys alone say its name.
+pub fn is_guessed(queue: &[u8]) -> bool {
+    guess(&suffix_of(queue)) == queue
 }
 
 #[cfg(test)]
@@ -121,25 +185,19 @@ mod tests {
             assert_eq!(QueueKeys::new(queue.as_bytes()).timeout, timeout);
             let found = suffix(TIMEOUT, timeout.as_bytes()).unwrap();
             assert_eq!(found, suffix_of(queue.as_bytes()));
-            assert_eq!(
-                QueueKeys::new(found).list,
-                QueueKeys::new(queue.as_bytes()).list
-            );
+            assert_eq!(QueueKeys::new(found).list, QueueKeys::new(queue.as_bytes()).list);
         }
-        assert_eq!(channel(b"a"), "redisson_delay_queue_channel:{a}");
+        assert_eq!(QueueKeys::new(b"a").channel, "redisson_delay_queue_channel:{a}");
         assert_eq!(suffix(LIST, b"redisson_delay_queue_timeout:{a}"), None);
     }
 
     #[test]
     fn guesses() {
-        for (suffix, queue) in [
-            ("{a}", "a"),
-            ("x{a}y", "x{a}y"),
-            ("{a}}", "a}"),
-            ("{a{b}", "{a{b}"),
-            ("{}", "{}"),
-        ] {
+        for (suffix, queue) in
+            [("{a}", "a"), ("x{a}y", "x{a}y"), ("{a}}", "a}"), ("{a{b}", "{a{b}"), ("{}", "{}")]
+        {
             assert_eq!(guess(suffix.as_bytes()), queue.as_bytes(), "{suffix}");
+            assert_eq!(is_guessed(suffix.as_bytes()), suffix == queue, "{suffix}");
         }
     }
 }

@@ -10,26 +10,46 @@
 //! refuses.
 
 use std::borrow::Borrow;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use crate::clock::Clock;
 use crate::store::answer::Answer;
-use crate::store::redis::{Link, LinkError};
+use crate::store::clock::Clock;
+use crate::store::link::{Link, LinkError};
+use crate::store::order::Place;
 use crate::store::script::{SETTLE, Script};
 use crate::store::{Limits, StoreError, number, refused};
 
 pub struct Lane {
     link: Rc<Link>,
-    key: Bytes,
+    name: String,
+    key: RefCell<Bytes>,
+    /// How often somebody else's hand in the key made the lane take another one.
+    spoiled: Cell<u64>,
     number: Cell<u64>,
     clock: Rc<Clock>,
     limits: Limits,
 }
+
+/// What a call keeps to beside its own deadline.
+pub struct Within<'a> {
+    pub place: &'a Place<'a>,
+    /// Redis's time, in ms, after which it must not be applied.
+    pub end_ms: u64,
+}
+
+/// The refusal of a call that Redis came to after the claim that it was sent with had ended.
+pub(super) const PAST_END: &str =
+    "this broker's claim of a node number for its ids ran out; it is made anew";
+
+/// Keys that one call tries.
+const KEYS_MAX: u32 = 4;
+/// The longest rest between two attempts; there is none before the second.
+const REST_MAX: Duration = Duration::from_millis(100);
 
 /// A settlement without an answer is tried again, on a new connection, after this part of its time.
 const SETTLE_TRIES: u32 = 4;
@@ -43,10 +63,11 @@ impl Lane {
     /// `name` is unique among all lanes of all brokers that ever shared this Redis in the last ten
     /// minutes.
     pub fn new(link: Rc<Link>, name: &str, clock: Rc<Clock>, limits: Limits) -> Self {
-        let key = Bytes::from(format!("delay_broker_call:{name}"));
         Self {
             link,
-            key,
+            name: name.to_owned(),
+            key: RefCell::new(key(name)),
+            spoiled: Cell::new(0),
             number: Cell::new(0),
             clock,
             limits,
@@ -65,25 +86,59 @@ impl Lane {
         keys: &[impl Borrow<Bytes>],
         args: &[Bytes],
     ) -> Result<Answer, StoreError> {
+        self.call_within(script, keys, args, None).await
+    }
+
+    /// The same, in its place among other calls, and not after a moment.
+    ///
+    /// # Errors
+    /// As `call`.
+    pub async fn call_within(
+        &self,
+        script: &'static Script,
+        keys: &[impl Borrow<Bytes>],
+        args: &[Bytes],
+        within: Option<&Within<'_>>,
+    ) -> Result<Answer, StoreError> {
+        if let Some(within) = within {
+            within.place.begin();
+            // What is before it is bounded by itself.
+            within.place.turn(&self.link).await;
+        }
+        let end_ms = within.map_or(u64::MAX, |within| within.end_ms);
         let deadline = Instant::now() + self.limits.call_timeout;
-        let all_keys: Vec<&Bytes> = std::iter::once(&self.key)
-            .chain(keys.iter().map(Borrow::borrow))
-            .collect();
+        let (mut rest, mut keys_tried) = (Rest::default(), 1);
         loop {
+            let key = self.key.borrow().clone();
+            let all_keys: Vec<&Bytes> =
+                std::iter::once(&key).chain(keys.iter().map(Borrow::borrow)).collect();
             let left = deadline.saturating_duration_since(Instant::now());
             if !self.link.wait_up(left).await {
                 let why = format!("Redis cannot be reached{}", self.link.why_down());
                 return Err(StoreError::Unavailable(why));
             }
+            if let Some(Within { place, .. }) = within {
+                let turn = tokio::time::timeout(left, place.turn(&self.link)).await;
+                if turn.is_err() {
+                    let why = "offers that are to be stored before it are under way for too long";
+                    return Err(StoreError::Unavailable(why.into()));
+                }
+                if place.is_overtaken() {
+                    let why = "the link to Redis broke, and what was offered later is stored";
+                    return Err(StoreError::Unavailable(why.into()));
+                }
+                place.sent(&self.link);
+            }
             self.number.set(self.number.get() + 1);
-            let valid_until = self.clock.now_us() / 1_000 + left.as_millis() as u64 + 1;
+            let now_ms = self.clock.now_us() / 1_000;
+            let valid_until = end_ms.min(now_ms + left.as_millis() as u64 + 1);
             let guard = [number(self.number.get()), number(valid_until)];
             let full: Vec<&Bytes> = guard.iter().chain(args).collect();
             let (answer, why) = match self.link.eval(script, &all_keys, &full, left).await {
                 Ok(answer) => (Some(answer), String::new()),
                 Err(LinkError::Refused(text)) => return Err(refused(&text)),
                 Err(LinkError::NotSent(text)) => (None, text),
-                Err(LinkError::Broken(text)) => match self.settle().await {
+                Err(LinkError::Broken(text)) => match self.settle(all_keys.last()).await {
                     Ok(Settled::Applied(answer)) => (Some(answer), String::new()),
                     Ok(Settled::NotApplied) => (None, text),
                     Err(settle) => {
@@ -94,8 +149,30 @@ impl Lane {
                     }
                 },
             };
+            let refusals = ["LATE", "SETTLED"];
+            let is_applied = |answer: &Answer| !refusals.iter().any(|word| answer.status == word);
+            if let Some(Within { place, .. }) = within {
+                match answer.as_ref().is_some_and(is_applied) {
+                    true => place.applied(),
+                    false => place.not_applied(),
+                }
+            }
             match answer {
-                Some(answer) if answer.status == "LATE" || answer.status == "SETTLED" => {}
+                Some(answer) if answer.status == "LATE" && answer.now_us / 1_000 > end_ms => {
+                    return Err(StoreError::Unavailable(PAST_END.into()));
+                }
+                Some(answer) if answer.status == "LATE" => {}
+                // Not applied, and each number is sent once: it is not ours that stands there.
+                Some(answer) if answer.status == "SETTLED" => {
+                    self.spoil();
+                    if keys_tried == KEYS_MAX {
+                        return Err(StoreError::Unavailable(format!(
+                            "somebody writes to the keys of this broker's calls, such as '{}'",
+                            key.escape_ascii()
+                        )));
+                    }
+                    keys_tried += 1;
+                }
                 Some(answer) => return Ok(answer),
                 None => {}
             }
@@ -104,13 +181,30 @@ impl Lane {
                     "Redis did not answer in time. {why}"
                 )));
             }
+            rest.take(deadline).await;
         }
     }
 
-    /// Finds out what became of the call under way, and makes sure that it stays so.
-    async fn settle(&self) -> Result<Settled, String> {
+    /// Takes another key, since this one holds what no call of ours stored.
+    fn spoil(&self) {
+        self.spoiled.set(self.spoiled.get() + 1);
+        let other = key(&format!("{}.{}", self.name, self.spoiled.get()));
+        let spoiled = self.key.replace(other.clone());
+        tracing::warn!(
+            key = %spoiled.escape_ascii(),
+            instead = %other.escape_ascii(),
+            "a key that only this broker's calls write was changed by somebody; another one is used"
+        );
+    }
+
+    /// Finds out what became of the call under way, and makes sure that it stays so. `guard`: the
+    /// call's, its last key.
+    async fn settle(&self, guard: Option<&&Bytes>) -> Result<Settled, String> {
         let deadline = Instant::now() + self.limits.settle_timeout;
         let mut last = String::from("Redis cannot be reached");
+        let key = self.key.borrow().clone();
+        let keys: Vec<&Bytes> = std::iter::once(&key).chain(guard.copied()).collect();
+        let mut rest = Rest::default();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if left == Duration::ZERO || !self.link.wait_up(left).await {
@@ -120,24 +214,25 @@ impl Lane {
             let at_most = left.min(self.limits.settle_timeout / SETTLE_TRIES);
             let called = number(self.number.get());
             let asked = Instant::now();
-            match self
-                .link
-                .eval(&SETTLE, &[&self.key], &[&called], at_most)
-                .await
-            {
+            match self.link.eval(&SETTLE, &keys, &[&called], at_most).await {
                 Ok(answer) if answer.status == "APPLIED" => return self.replayed(answer),
                 Ok(answer) if answer.status == "NOT" => return Ok(Settled::NotApplied),
-                Ok(_) => return Err("a later call of this lane was applied".into()),
+                Ok(_) => {
+                    self.spoil();
+                    let key = key.escape_ascii();
+                    return Err(format!("the key '{key}' was changed by somebody"));
+                }
                 Err(LinkError::NotSent(text)) => last = text,
                 Err(LinkError::Refused(text) | LinkError::Broken(text)) => {
                     last = text;
                     // A link that does not answer may be half-open: another connection can tell.
                     // One that broke is being made anew already.
                     if asked.elapsed() >= at_most {
-                        self.link.reconnect("a settlement was not answered");
+                        self.link.abandon("a settlement was not answered");
                     }
                 }
             }
+            rest.take(deadline).await;
         }
     }
 
@@ -146,5 +241,23 @@ impl Lane {
         answer.now_us = answer.count().map_err(|error| error.to_string())?;
         answer.status = answer.bytes().map_err(|error| error.to_string())?;
         Ok(Settled::Applied(answer))
+    }
+}
+
+fn key(name: &str) -> Bytes {
+    Bytes::from(format!("delay_broker_call:{name}"))
+}
+
+/// Growing rests between attempts: what fails at once must not be asked without end.
+#[derive(Default)]
+pub(super) struct Rest(Duration);
+
+impl Rest {
+    /// Rests, not beyond the deadline.
+    pub(super) async fn take(&mut self, deadline: Instant) {
+        if self.0 > Duration::ZERO {
+            tokio::time::sleep_until(deadline.min(Instant::now() + self.0)).await;
+        }
+        self.0 = (2 * self.0).clamp(Duration::from_millis(1), REST_MAX);
     }
 }

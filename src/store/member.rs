@@ -10,7 +10,7 @@
 
 use bytes::Bytes;
 
-use crate::queue::{Format, Message, MessageId};
+use crate::domain::queue::{Format, Message, MessageId};
 
 /// What a member has besides its payload.
 pub const OVERHEAD: usize = 17;
@@ -45,11 +45,7 @@ pub fn read(member: &[u8]) -> Option<Parts> {
             payload: 9 + id_length..member.len(),
             format: Format::Modern,
         }),
-        (_, true) => Some(Parts {
-            id: 0..8,
-            payload: 16..member.len(),
-            format: Format::Legacy,
-        }),
+        (_, true) => Some(Parts { id: 0..8, payload: 16..member.len(), format: Format::Legacy }),
         _ => None,
     }
 }
@@ -67,25 +63,10 @@ pub fn message(member: Bytes, score: String, name: Bytes) -> Message {
     match read(&member) {
         Some(parts) => {
             let id = member.get(parts.id).unwrap_or_default().to_vec();
-            let id = Some(MessageId {
-                score: score.clone(),
-                id,
-            });
-            Message {
-                id,
-                name,
-                score,
-                payload: member.slice(parts.payload),
-                format: parts.format,
-            }
+            let id = Some(MessageId { score: score.clone(), id });
+            Message { id, name, score, payload: member.slice(parts.payload), format: parts.format }
         }
-        None => Message {
-            id: None,
-            name,
-            score,
-            payload: member,
-            format: Format::Unreadable,
-        },
+        None => Message { id: None, name, score, payload: member, format: Format::Unreadable },
     }
 }
 
@@ -114,10 +95,7 @@ mod tests {
             ),
             // Any id length is read: 0 and 1 here.
             ("00 0100000000000000 61", Some(("", "61", Format::Modern))),
-            (
-                "01 ff 0100000000000000 61",
-                Some(("ff", "61", Format::Modern)),
-            ),
+            ("01 ff 0100000000000000 61", Some(("ff", "61", Format::Modern))),
             // An old member whose first byte is 07 fits both: the same payload, and legacy.
             (
                 "07e97df41022b143 0100000000000000 61",
@@ -137,11 +115,7 @@ mod tests {
         for (member, expected) in rows {
             let member = hex(member);
             let found = read(&member).map(|parts| {
-                (
-                    member[parts.id].to_vec(),
-                    member[parts.payload].to_vec(),
-                    parts.format,
-                )
+                (member[parts.id].to_vec(), member[parts.payload].to_vec(), parts.format)
             });
             let expected = expected.map(|(id, payload, format)| (hex(id), hex(payload), format));
             assert_eq!(found, expected);
@@ -152,9 +126,6 @@ mod tests {
     fn packs_what_it_reads() {
         let mut member = Vec::new();
         pack(&mut member, 0xa0a1_a2a3_a4a5_a6a7, b"hello");
-        assert_eq!(
-            member,
-            hex("08 a0a1a2a3a4a5a6a7 0500000000000000 68656c6c6f")
-        );
+        assert_eq!(member, hex("08 a0a1a2a3a4a5a6a7 0500000000000000 68656c6c6f"));
     }
 }

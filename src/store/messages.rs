@@ -1,17 +1,27 @@
 //! What commands do to pending messages: one method for each script.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 
-use crate::queue::{Due, Message, MessageId, MessageRef, QueueName};
+use crate::domain::queue::{Due, Message, MessageId, MessageRef, QueueName};
 use crate::store::answer::Answer;
+use crate::store::cursor::{Cursor, Pages};
+use crate::store::delivery::moment_or_none;
+use crate::store::keys::{ALL, QueueKeys};
 use crate::store::member::message;
 use crate::store::script::{
-    CANCEL, CLEAR, FIRE, GET, INFO, PAUSE, POLL, QUARANTINE_DROP, QUARANTINE_LIST,
-    QUARANTINE_RESTORE, RANGE, RESCHEDULE, RESUME, Script,
+    CANCEL, CLEAR, FIRE, GET, INFO, PAUSE, PAUSE_ALL, POLL, QUARANTINE_DROP, QUARANTINE_LIST,
+    QUARANTINE_RESTORE, RANGE, RESCHEDULE, RESUME, SIZE, Script,
 };
+use crate::store::search::BYTES_MAX;
 use crate::store::{Store, StoreError, number};
 
+/// Messages that one call names.
+const NAMED_MAX: usize = 100;
+
 /// A count, and whether an earlier head was made by it: a hint for the scheduler.
+#[derive(Default)]
 pub struct Changed {
     pub count: u64,
     pub head: bool,
@@ -25,47 +35,41 @@ pub struct QueueState {
     pub ready: i64,
     pub next_due: String,
     pub listed: u64,
-    pub quarantined: u64,
-    /// Unix ms, -1 = until it is resumed; `None`: not paused.
+    /// -1: the key holds another type; and so `named`.
+    pub quarantined: i64,
+    /// Unix ms, -1 = until it is resumed; `None`: not paused. By itself or with all queues.
     pub paused_until: Option<i64>,
+    pub paused_all: bool,
     pub format: String,
     /// The least time to live of a key of the queue, where one has any.
     pub ttl_ms: Option<u64>,
-    pub named: u64,
+    pub named: i64,
+    /// What cannot be used of the queue's own keys, and is done without.
+    pub trouble: Option<Bytes>,
     /// `redisson`, or `zset` where no order list is kept.
     pub layout: String,
     /// Redis's time of this answer.
     pub now_us: u64,
 }
 
-/// Where a page of messages goes on: a score and the first bytes of a member.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Position {
-    pub score: String,
-    pub prefix: Bytes,
-}
-
-/// Bytes of a member that take part in a position; an id has at most 256.
-const PREFIX_MAX: usize = 64;
+/// Calls of one poll that meet stale and unreadable members only; each takes many of them away.
+const POLLS_MAX: u32 = 1_000;
+/// Members of quarantine that go back or away where none is named.
+const QUARANTINED_MAX: u64 = 1_000;
 
 impl Store {
-    /// A script on the keys of cancel: lane, timeout, list, queue, names, ids.
+    /// Calls a writing script of one queue.
     pub(super) async fn change(
         &self,
         script: &'static Script,
         queue: &QueueName,
         more: impl IntoIterator<Item = Bytes>,
     ) -> Result<Answer, StoreError> {
-        let k = self.keys(queue).await?;
-        self.write(
-            script,
-            vec![k.timeout, k.list, k.queue, k.names, k.ids],
-            args(queue, more),
-        )
-        .await
+        let keys = QueueKeys::new(queue.as_bytes()).of(script);
+        self.write(script, keys, args(queue, more)).await
     }
 
-    /// Takes messages out; each is atomic.
+    /// Takes messages out; each is atomic. Many of them take several calls.
     ///
     /// # Errors
     /// As every call; applied or not as the error says.
@@ -74,9 +78,15 @@ impl Store {
         queue: &QueueName,
         messages: &[MessageRef],
     ) -> Result<u64, StoreError> {
-        self.change(&CANCEL, queue, messages.iter().flat_map(pair))
-            .await?
-            .count()
+        let (mut cancelled, mut left) = (0, messages);
+        while !left.is_empty() {
+            let some = left.iter().take(NAMED_MAX).flat_map(pair);
+            let answered = self.change(&CANCEL, queue, some).await;
+            let mut answer = answered.map_err(|error| part_applied(error, cancelled))?;
+            cancelled += answer.count()?;
+            left = rest(left, &mut answer)?;
+        }
+        Ok(cancelled)
     }
 
     /// Gives a pending message another due time; the new id and whether it is the head now.
@@ -92,30 +102,34 @@ impl Store {
         let more = pair(which).into_iter().chain([number(due.packed())]);
         let mut answer = self.change(&RESCHEDULE, queue, more).await?;
         let (score, id, head) = (answer.text()?, answer.bytes()?, answer.int()?);
-        Ok((!score.is_empty()).then(|| {
-            (
-                MessageId {
-                    score,
-                    id: id.to_vec(),
-                },
-                head == 1,
-            )
-        }))
+        Ok((!score.is_empty()).then(|| (MessageId { score, id: id.to_vec() }, head == 1)))
     }
 
-    /// Makes messages due now.
+    /// Makes messages due now; each is atomic. Many of them take several calls.
     ///
     /// # Errors
-    /// As every call.
+    /// As every call; applied or not as the error says.
     pub async fn fire(
         &self,
         queue: &QueueName,
         messages: &[MessageRef],
     ) -> Result<Changed, StoreError> {
-        changed(
-            self.change(&FIRE, queue, messages.iter().flat_map(pair))
-                .await?,
-        )
+        // A message stays pending: in another call it would be counted again. Its id changes with
+        // its due time, its name does not.
+        let mut seen = HashSet::new();
+        let mut messages: Vec<MessageRef> =
+            messages.iter().filter(|one| seen.insert(*one)).cloned().collect();
+        messages.sort_by_key(|one| matches!(one, MessageRef::Id(_)));
+        let (mut all, mut left) = (Changed::default(), &messages[..]);
+        while !left.is_empty() {
+            let some = left.iter().take(NAMED_MAX).flat_map(pair);
+            let answered = self.change(&FIRE, queue, some).await;
+            let mut answer = answered.map_err(|error| part_applied(error, all.count))?;
+            all.count += answer.count()?;
+            all.head |= answer.int()? == 1;
+            left = rest(left, &mut answer)?;
+        }
+        Ok(all)
     }
 
     /// Drops everything pending.
@@ -130,17 +144,33 @@ impl Store {
     /// loses them.
     ///
     /// # Errors
-    /// `Uncertain` if the reply was lost after the messages were taken.
-    pub async fn poll(&self, queue: &QueueName, count: u64) -> Result<Vec<Bytes>, StoreError> {
-        let k = self.keys(queue).await?;
-        let more = [number(count), number(self.limits.reply_bytes_max)];
-        let keys = vec![k.timeout, k.list, k.queue, k.names, k.ids, k.quarantine];
-        let answer = self.write(&POLL, keys, args(queue, more)).await?;
-        match &answer.status[..] {
-            b"APPLIED" => Err(reply_lost()),
-            b"NOLIST" => self.take_first(queue, count as usize).await,
-            _ => payloads(answer),
+    /// `Uncertain`: the reply was lost after the messages were taken. `TooBig`: nothing was taken.
+    pub async fn poll(
+        &self,
+        queue: &QueueName,
+        count: u64,
+        message_max: usize,
+    ) -> Result<Vec<Bytes>, StoreError> {
+        let keys = QueueKeys::new(queue.as_bytes()).of(&POLL);
+        for _ in 0..POLLS_MAX {
+            let more = [
+                number(count),
+                number(self.limits.reply_bytes_max.min(message_max)),
+                number(message_max),
+            ];
+            let mut answer = self.write(&POLL, keys.clone(), args(queue, more)).await?;
+            match &answer.status[..] {
+                b"APPLIED" => return Err(reply_lost()),
+                b"NOLIST" => return self.take_first(queue, count as usize, message_max).await,
+                _ => {}
+            }
+            let more = answer.int()? == 1;
+            let payloads = payloads(answer)?;
+            if !more || !payloads.is_empty() {
+                return Ok(payloads);
+            }
         }
+        Ok(Vec::new())
     }
 
     /// Pauses delivery, for so many ms or until it is resumed.
@@ -152,13 +182,7 @@ impl Store {
         queue: &QueueName,
         duration_ms: Option<u64>,
     ) -> Result<(), StoreError> {
-        let keys = vec![self.keys(queue).await?.queue];
-        self.write(
-            &PAUSE,
-            keys,
-            args(queue, [number(duration_ms.unwrap_or(0))]),
-        )
-        .await?;
+        self.change(&PAUSE, queue, [number(duration_ms.unwrap_or(0))]).await?;
         Ok(())
     }
 
@@ -167,8 +191,32 @@ impl Store {
     /// # Errors
     /// As every call.
     pub async fn resume(&self, queue: &QueueName) -> Result<bool, StoreError> {
-        let keys = vec![self.keys(queue).await?.queue];
-        Ok(self.write(&RESUME, keys, args(queue, [])).await?.int()? == 1)
+        Ok(self.change(&RESUME, queue, []).await?.int()? == 1)
+    }
+
+    /// Pauses all queues, for so many ms or until they are resumed.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn pause_all(&self, duration_ms: Option<u64>) -> Result<(), StoreError> {
+        let duration_ms = duration_ms.map_or(-1, |ms| i64::try_from(ms).unwrap_or(i64::MAX));
+        self.set_pause_all(duration_ms).await?;
+        Ok(())
+    }
+
+    /// Ends the pause of all queues; true if there was one. Those that are paused by themselves
+    /// stay so.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn resume_all(&self) -> Result<bool, StoreError> {
+        self.set_pause_all(0).await
+    }
+
+    async fn set_pause_all(&self, duration_ms: i64) -> Result<bool, StoreError> {
+        let keys = QueueKeys::new(ALL.as_bytes()).of(&PAUSE_ALL);
+        let mut answer = self.write(&PAUSE_ALL, keys, vec![number(duration_ms)]).await?;
+        Ok(answer.int()? == 1)
     }
 
     /// One message, if it is pending.
@@ -179,86 +227,84 @@ impl Store {
         &self,
         queue: &QueueName,
         which: &MessageRef,
+        message_max: usize,
     ) -> Result<Option<Message>, StoreError> {
-        let k = self.keys(queue).await?;
-        let mut answer = self
-            .read(
-                &GET,
-                &[k.timeout, k.queue, k.names, k.ids],
-                args(queue, pair(which)),
-            )
-            .await?;
+        let keys = QueueKeys::new(queue.as_bytes()).of(&GET);
+        let more = pair(which).into_iter().chain([number(message_max)]);
+        let mut answer = self.read(&GET, &keys, args(queue, more)).await?;
         let (member, score, name) = (answer.bytes()?, answer.text()?, answer.bytes()?);
         Ok((!score.is_empty()).then(|| message(member, score, name)))
     }
 
-    /// A page of pending messages by due time, from one score to another, after a position; and the
-    /// position to go on from, if there is more.
+    /// A page of pending messages by due time, from one score to another, from a cursor on; and
+    /// the cursor of the next.
     ///
     /// # Errors
-    /// As every reading call.
+    /// As every reading call; `LostCursor`, `TooBig`.
     pub async fn range(
         &self,
         queue: &QueueName,
         (from, to): (&str, &str),
         count: u64,
-        after: Option<Position>,
-    ) -> Result<(Vec<Message>, Option<Position>), StoreError> {
-        let k = self.keys(queue).await?;
-        let after = after.unwrap_or_default();
-        let more = [
+        message_max: usize,
+        cursor: &Cursor,
+    ) -> Result<(Vec<Message>, Cursor), StoreError> {
+        let keys = QueueKeys::new(queue.as_bytes()).of(&RANGE);
+        let bounds = [
             Bytes::copy_from_slice(from.as_bytes()),
             Bytes::copy_from_slice(to.as_bytes()),
             number(count),
-            number(self.limits.reply_bytes_max),
-            Bytes::from(after.score),
-            after.prefix,
+            number(self.limits.reply_bytes_max.min(message_max)),
+            number(message_max),
         ];
-        let mut answer = self
-            .read(&RANGE, &[k.timeout, k.queue, k.ids], args(queue, more))
-            .await?;
-        let there_is_more = answer.int()? == 1;
+        let more = bounds.into_iter().chain(cursor.args());
+        let mut answer = self.read(&RANGE, &keys, args(queue, more)).await?;
+        if answer.status == "LOST" {
+            return Err(StoreError::LostCursor);
+        }
+        let next = Cursor::read(&mut answer)?;
         let mut messages = Vec::with_capacity(answer.len() / 3);
-        let mut last = None;
         while !answer.is_empty() {
             let (member, score, name) = (answer.bytes()?, answer.text()?, answer.bytes()?);
-            let prefix = member.slice(..member.len().min(PREFIX_MAX));
-            last = Some(Position {
-                score: score.clone(),
-                prefix,
-            });
             messages.push(message(member, score, name));
         }
-        Ok((messages, last.filter(|_| there_is_more)))
+        Ok((messages, next))
     }
 
-    /// What Redis says of a queue now.
+    /// How many messages are pending.
     ///
     /// # Errors
     /// As every reading call.
-    pub async fn info(&self, queue: &QueueName) -> Result<QueueState, StoreError> {
-        let k = self.keys(queue).await?;
-        let keys = [
-            k.destination,
-            k.timeout,
-            k.list,
-            k.queue,
-            k.names,
-            k.quarantine,
-        ];
-        let mut answer = self.read(&INFO, &keys, args(queue, [])).await?;
+    pub async fn size(&self, queue: &QueueName) -> Result<u64, StoreError> {
+        let keys = QueueKeys::new(queue.as_bytes()).of(&SIZE);
+        self.read(&SIZE, &keys, args(queue, [])).await?.count()
+    }
+
+    /// What Redis says of a queue now; `known`: when its head is due, as far as is known.
+    ///
+    /// # Errors
+    /// As every reading call.
+    pub async fn info(
+        &self,
+        queue: &QueueName,
+        known: Option<u64>,
+    ) -> Result<QueueState, StoreError> {
+        let keys = QueueKeys::new(queue.as_bytes()).of(&INFO);
+        let mut answer = self.read(&INFO, &keys, args(queue, [moment_or_none(known)])).await?;
         Ok(QueueState {
             now_us: answer.now_us,
             pending: answer.count()?,
             ready: answer.int()?,
             next_due: answer.text()?,
             listed: answer.count()?,
-            quarantined: answer.count()?,
+            quarantined: answer.int()?,
             paused_until: answer.text()?.parse().ok(),
             format: answer.text()?,
             ttl_ms: u64::try_from(answer.int()?).ok(),
-            named: answer.count()?,
+            named: answer.int()?,
             layout: answer.text()?,
+            paused_all: answer.int()? == 1,
+            trouble: Some(answer.bytes()?).filter(|trouble| !trouble.is_empty()),
         })
     }
 
@@ -270,13 +316,15 @@ impl Store {
         &self,
         queue: &QueueName,
         count: u64,
+        message_max: usize,
     ) -> Result<Vec<(String, Bytes)>, StoreError> {
-        let k = self.keys(queue).await?;
-        let keys = [k.quarantine, k.queue];
-        let more = [number(count), number(self.limits.reply_bytes_max)];
-        let mut answer = self
-            .read(&QUARANTINE_LIST, &keys, args(queue, more))
-            .await?;
+        let keys = QueueKeys::new(queue.as_bytes()).of(&QUARANTINE_LIST);
+        let more = [
+            number(count),
+            number(self.limits.reply_bytes_max.min(message_max)),
+            number(message_max),
+        ];
+        let mut answer = self.read(&QUARANTINE_LIST, &keys, args(queue, more)).await?;
         let mut members = Vec::with_capacity(answer.len() / 2);
         while !answer.is_empty() {
             let member = answer.bytes()?;
@@ -285,40 +333,77 @@ impl Store {
         Ok(members)
     }
 
-    /// Puts members back to pending; all of them (at most 1,000) if none is named.
+    /// Puts members back to pending; if none is named the first 1,000, in several steps where they
+    /// are large.
     ///
     /// # Errors
-    /// As every call.
+    /// As every call; uncertain where some are back.
     pub async fn quarantine_restore(
         &self,
         queue: &QueueName,
         members: Vec<Bytes>,
     ) -> Result<Changed, StoreError> {
-        let k = self.keys(queue).await?;
-        let keys = vec![k.timeout, k.list, k.queue, k.quarantine];
-        changed(
-            self.write(&QUARANTINE_RESTORE, keys, args(queue, members))
-                .await?,
-        )
+        self.quarantined(&QUARANTINE_RESTORE, queue, members).await
     }
 
-    /// Drops members that were put aside; all of them (at most 1,000) if none is named.
+    /// Drops members that were put aside; if none is named the first 1,000.
     ///
     /// # Errors
-    /// As every call.
+    /// As every call; uncertain where some are gone.
     pub async fn quarantine_drop(
         &self,
         queue: &QueueName,
         members: Vec<Bytes>,
     ) -> Result<u64, StoreError> {
-        let k = self.keys(queue).await?;
-        self.write(
-            &QUARANTINE_DROP,
-            vec![k.queue, k.quarantine],
-            args(queue, members),
-        )
-        .await?
-        .count()
+        Ok(self.quarantined(&QUARANTINE_DROP, queue, members).await?.count)
+    }
+
+    async fn quarantined(
+        &self,
+        script: &'static Script,
+        queue: &QueueName,
+        members: Vec<Bytes>,
+    ) -> Result<Changed, StoreError> {
+        let named = !members.is_empty();
+        let (mut count, mut head, mut pages) = (0, false, Pages::default());
+        loop {
+            let first = if named { 0 } else { QUARANTINED_MAX - count };
+            let more = [number(first), number(BYTES_MAX)].into_iter();
+            let more = more.chain(pages.cursor.args());
+            let more = more.chain(members.iter().cloned());
+            let answered = self.change(script, queue, more).await;
+            let mut answer = answered.map_err(|error| part_applied(error, count))?;
+            if answer.status == "LOST" {
+                pages.lost()?;
+                continue;
+            }
+            count += answer.count()?;
+            head |= answer.int()? == 1;
+            // What is restored may be put aside again meanwhile: behind the cursor it is not met.
+            pages.cursor = Cursor::read(&mut answer)?;
+            if named || pages.cursor.is_end() || count >= QUARANTINED_MAX {
+                return Ok(Changed { count, head });
+            }
+        }
+    }
+}
+
+/// The messages that a call which named the first of them did not come to.
+fn rest<'a>(named: &'a [MessageRef], answer: &mut Answer) -> Result<&'a [MessageRef], StoreError> {
+    let done = match answer.is_empty() {
+        true => NAMED_MAX,
+        false => answer.count()?.max(1) as usize,
+    };
+    Ok(named.get(done..).unwrap_or_default())
+}
+
+/// The error of a call that follows others of one command: some of it is applied.
+pub(super) fn part_applied(error: StoreError, applied: u64) -> StoreError {
+    match error {
+        StoreError::Unavailable(why) if applied > 0 => {
+            StoreError::Uncertain(format!("{applied} of the messages are done; then: {why}"))
+        }
+        error => error,
     }
 }
 
@@ -336,13 +421,6 @@ pub(super) fn payloads(mut answer: Answer) -> Result<Vec<Bytes>, StoreError> {
         payloads.push(answer.bytes()?);
     }
     Ok(payloads)
-}
-
-fn changed(mut answer: Answer) -> Result<Changed, StoreError> {
-    Ok(Changed {
-        count: answer.count()?,
-        head: answer.int()? == 1,
-    })
 }
 
 /// The queue's name goes first in every script.

@@ -4,8 +4,10 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 
-use crate::queue::{Due, NameMode};
+use crate::domain::queue::{Cut, Due, NameMode};
 use crate::store::keys::QueueKeys;
+use crate::store::lane::Within;
+use crate::store::order::Place;
 use crate::store::script::OFFER;
 use crate::store::{Store, StoreError, member, refused};
 
@@ -42,18 +44,11 @@ impl Group {
         configured: Configured,
         name: Option<(Bytes, NameMode)>,
     ) -> Self {
-        Self {
-            keys,
-            configured,
-            messages: Vec::new(),
-            packed: Vec::new(),
-            name,
-        }
+        Self { keys, configured, messages: Vec::new(), packed: Vec::new(), name }
     }
 
     pub fn push(&mut self, message: Message, payload: &[u8]) {
-        self.packed
-            .reserve(STR_HEADER_MAX + member::OVERHEAD + payload.len());
+        self.packed.reserve(STR_HEADER_MAX + member::OVERHEAD + payload.len());
         let size = (member::OVERHEAD + payload.len()) as u32;
         // Writing to a Vec cannot fail.
         let _ = rmp::encode::write_str_len(&mut self.packed, size);
@@ -61,15 +56,18 @@ impl Group {
         self.messages.push(message);
     }
 
-    /// Gives its only message another id.
-    pub fn renew(&mut self, id: u64) {
+    /// Gives its messages other ids, which grow.
+    pub fn renew(&mut self, mut next_id: impl FnMut() -> u64) {
         let packed = std::mem::take(&mut self.packed);
-        let mut member = &packed[..];
-        // It was packed here.
-        let _ = rmp::decode::read_str_len(&mut member);
-        if let Some(message) = self.messages.pop() {
+        let mut rest = &packed[..];
+        for message in std::mem::take(&mut self.messages) {
+            // They were packed here.
+            let size = rmp::decode::read_str_len(&mut rest).unwrap_or(0) as usize;
+            let (member, behind) = rest.split_at_checked(size).unwrap_or_default();
             let payload = member.get(member::OVERHEAD..).unwrap_or_default();
+            let id = next_id();
             self.push(Message { id, ..message }, payload);
+            rest = behind;
         }
     }
 
@@ -112,30 +110,40 @@ pub enum Outcome {
 }
 
 impl Store {
+    /// Waits until the batches that are before this one in their order are sent. Safe to cancel.
+    pub async fn offers_turn(&self, place: &Place<'_>) {
+        place.turn(&self.router.whole().offers).await;
+    }
+
     /// Stores a batch: an outcome for each group, in order. `lane` is 0 or 1 and has no other call
-    /// under way.
+    /// under way; ids may be stored as long as the claim of their node number lasts.
     ///
     /// # Errors
     /// Those of the call as a whole; a group that fails alone says so in its outcome.
-    pub async fn offer(&self, lane: usize, groups: &[&Group]) -> Result<Vec<Outcome>, StoreError> {
-        let mut keys = Vec::with_capacity(groups.len() * 4);
+    pub async fn offer(
+        &self,
+        lane: usize,
+        groups: &[&Group],
+        within: &Within<'_>,
+    ) -> Result<Vec<Outcome>, StoreError> {
+        let mut keys = Vec::with_capacity(groups.len() * 4 + 1);
         for group in groups {
             let k = &group.keys;
-            keys.extend([&k.destination, &k.timeout, &k.list, &k.queue]);
+            keys.extend(k.each_of(&OFFER));
             if group.name.is_some() {
                 keys.extend([&k.names, &k.ids]);
             }
         }
-        let lane = self
+        keys.extend(groups.first().map(|group| &group.keys.channel));
+        let node = self.router.whole();
+        let lane = node
             .offer_lanes
             .get(lane)
             .ok_or_else(|| StoreError::Internal(format!("there is no offer lane {lane}")))?;
-        let mut answer = lane.call(&OFFER, &keys, &pack(groups)).await?.served()?;
+        let mut answer =
+            lane.call_within(&OFFER, &keys, &pack(groups), Some(within)).await?.served()?;
         let now_ms = answer.now_us.div_ceil(1_000);
-        let stored = Outcome::Stored {
-            now_ms,
-            head: false,
-        };
+        let stored = Outcome::Stored { now_ms, head: false };
         let mut outcomes = vec![stored; groups.len()];
         while !answer.is_empty() {
             let (place, said) = (answer.count()?, answer.bytes()?);
@@ -156,14 +164,10 @@ impl Store {
 
 fn failure(text: &[u8]) -> StoreError {
     if let Some(owner) = text.strip_prefix(b"BADQUEUE ") {
-        return StoreError::BadQueue {
-            owner: owner.to_vec(),
-        };
+        return StoreError::BadQueue { owner: owner.to_vec() };
     }
     match text.strip_prefix(b"WRONGTYPE ") {
-        Some(key) => StoreError::WrongType {
-            key: key.escape_ascii().to_string(),
-        },
+        Some(key) => StoreError::WrongType { key: Cut(key).to_string() },
         None => refused(&String::from_utf8_lossy(text)),
     }
 }
@@ -230,9 +234,7 @@ fn pack_group(out: &mut Vec<u8>, group: &Group) {
         }
         _ => {
             array(out, count);
-            messages
-                .iter()
-                .for_each(|message| int(out, message.due.packed()));
+            messages.iter().for_each(|message| int(out, message.due.packed()));
         }
     }
     out.extend_from_slice(&group.packed);
@@ -241,4 +243,30 @@ fn pack_group(out: &mut Vec<u8>, group: &Group) {
 fn string(out: &mut Vec<u8>, bytes: &[u8]) {
     let _ = rmp::encode::write_str_len(out, bytes.len() as u32);
     out.extend_from_slice(bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn renewed_ids_leave_the_rest() {
+        let keys = Rc::new(QueueKeys::new(b"q"));
+        let group = |ids: [u64; 3]| {
+            let mut group = Group::new(keys.clone(), Configured::default(), None);
+            for (id, payload) in ids.into_iter().zip([&b""[..], b"a", &[b'b'; 70_000]]) {
+                group.push(Message { due: Due::In(id), id }, payload);
+            }
+            group
+        };
+        let (mut renewed, wanted, mut id) = (group([1, 2, 3]), group([11, 12, 13]), 10);
+        renewed.renew(|| {
+            id += 1;
+            id
+        });
+        assert_eq!(renewed.packed, wanted.packed);
+        let ids = renewed.messages.iter().map(|message| (message.id, message.due));
+        let kept = [(11, Due::In(1)), (12, Due::In(2)), (13, Due::In(3))];
+        assert_eq!(ids.collect::<Vec<_>>(), kept);
+    }
 }

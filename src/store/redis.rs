@@ -1,135 +1,70 @@
-//! The links to the backing Redis: the only user of the client library.
+//! What the client library carries: the subscription, and commands without a key, which may be
+//! repeated or lost.
 //!
 //! fred repeats commands silently by default, its buffer limit and unresponsive check do not work
 //! under load, and a plain timeout around its futures lets commands run later. So here: one write
-//! attempt, no buffer limit (the callers bound what they send), fred's own timeout, and a watchdog
-//! that asks TIME once a second and forces a reconnection after two misses. A link never repeats a
-//! call, but for NOSCRIPT, where nothing ran.
+//! attempt, no buffer limit (the callers bound what they send), fred's own timeout, and after two
+//! commands in a row that time out another connection.
 
-use std::borrow::Borrow;
 use std::cell::{Cell, RefCell};
-use std::path::PathBuf;
-use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use fred::clients::{Client, SubscriberClient};
-use fred::error::Error;
+use fred::error::{Error, ErrorKind};
 use fred::interfaces::{ClientLike, EventInterface, PubsubInterface};
 use fred::types::Builder;
 use fred::types::config::{
     Config, ConnectionConfig, Options, ReconnectPolicy, ServerConfig, TcpConfig, TlsConfig,
-    UnresponsiveConfig,
+    TlsConnector, UnresponsiveConfig,
 };
 use fred::types::{ClusterHash, CustomCommand, Value};
 use redis_protocol::resp3::types::BytesFrame;
 use tokio::sync::Notify;
+use tokio::time::timeout;
 
-use crate::clock::{Clock, Sampled, monotonic_us};
-use crate::config::{Place, RedisTls, RedisUrl, Secret};
+use crate::config::{Place, Secret};
 use crate::metrics::Metrics;
-use crate::store::answer::Answer;
-use crate::store::script::{ALL, Script};
+use crate::store::link::{
+    LinkContext, LinkError, RECONNECT_WAIT_MAX, RECONNECT_WAIT_MIN, client_name,
+};
 
-mod tls;
-mod why;
-
-/// Where the backing Redis is, and as whom to go there.
-#[derive(Clone)]
-pub struct Backend(Config);
-
-impl Backend {
-    /// # Errors
-    /// A certificate or key that cannot be used.
-    pub fn given(url: &RedisUrl, tls: &RedisTls) -> Result<Self, String> {
-        let server = match &url.place {
-            Place::Tcp { host, port, .. } => ServerConfig::new_centralized(host, *port),
-            Place::Unix { path } => ServerConfig::Unix { path: path.clone() },
-        };
-        let connector = url.tls().then(|| tls::connector(tls)).transpose()?;
-        Ok(Self(Config {
-            username: url.user.clone(),
-            password: url.password.as_ref().map(Secret::expose).map(str::to_owned),
-            database: Some(url.database).filter(|database| *database > 0),
-            tls: connector.map(TlsConfig::from),
-            ..at(server)
-        }))
-    }
-
-    /// At the socket of a Redis without users.
-    pub fn unix(path: PathBuf) -> Self {
-        Self(at(ServerConfig::Unix { path }))
-    }
-
-    /// The ACL user, if one was named.
-    pub fn user(&self) -> Option<&str> {
-        self.0.username.as_deref()
-    }
-}
-
-fn at(server: ServerConfig) -> Config {
-    Config {
-        server,
-        // The daemon may start before its Redis.
-        fail_fast: false,
-        ..Config::default()
-    }
-}
-
-/// Why a call has no answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LinkError {
-    /// Surely not applied: the link is down, nothing was sent.
-    NotSent(String),
-    /// Sent, and no answer came: applied or not.
-    Broken(String),
-    /// Redis's own error reply.
-    Refused(String),
-}
-
-/// The longest wait between two attempts to connect: delivery goes on within a second of the return
-/// of Redis, and this is a part of it.
-const RECONNECT_WAIT_MAX: Duration = Duration::from_millis(100);
-/// So often a script that Redis does not have is loaded for one call.
-const LOADS_MAX: usize = 3;
-/// How often the watchdog asks for TIME, and how long it waits for an answer.
-const WATCH_INTERVAL: Duration = Duration::from_secs(1);
-/// Misses in a row after which the connection is given up.
-const WATCH_MISSES: u32 = 2;
-/// A connection to a replica is given up at most this often.
-const REPLICA_PAUSE: Duration = Duration::from_secs(1);
 /// Publications that may wait in the client library before some are dropped (then all queues are
 /// looked at).
 const PUBLICATIONS_MAX: usize = 8192;
-
-/// What all links of one broker share.
-#[derive(Clone)]
-pub struct LinkContext {
-    pub backend: Backend,
-    pub connect_timeout: Duration,
-    pub call_timeout: Duration,
-    pub clock: Rc<Clock>,
-    pub metrics: Metrics,
-    /// Told when a sample shows that Redis's clock stepped.
-    pub stepped: Rc<Notify>,
-    /// Why Redis cannot be reached, as last logged: the links fail together, and again and again.
-    pub told: Rc<RefCell<String>>,
-}
+/// Commands in a row without an answer after which the connection is given up.
+const MISSES_MAX: u32 = 2;
+const QUIT_WITHIN: Duration = Duration::from_secs(1);
 
 impl LinkContext {
+    fn config(&self) -> Config {
+        let backend = &self.backend;
+        let server = match &backend.at {
+            Place::Tcp { host, port, .. } => ServerConfig::new_centralized(host, *port),
+            Place::Unix { path } => ServerConfig::Unix { path: path.clone() },
+        };
+        let tls = backend.tls.clone().map(|tls| TlsConfig::from(TlsConnector::from(tls)));
+        Config {
+            server,
+            username: backend.user.clone(),
+            password: backend.password.as_ref().map(Secret::expose).map(str::to_owned),
+            database: Some(backend.database).filter(|database| *database > 0),
+            tls,
+            // The daemon may start before its Redis.
+            fail_fast: false,
+            ..Config::default()
+        }
+    }
+
     fn connection(&self) -> ConnectionConfig {
         ConnectionConfig {
             connection_timeout: self.connect_timeout,
             internal_command_timeout: self.connect_timeout,
             max_command_attempts: 1,
-            // Otherwise the client library breaks the link on LOADING and READONLY, and an error
-            // reply of Redis looks like a call whose outcome nobody knows.
+            // Otherwise the client library breaks the link on LOADING and READONLY.
             reconnect_errors: Vec::new(),
             auto_client_setname: false,
-            tcp: TcpConfig {
-                nodelay: Some(true),
-                ..TcpConfig::default()
-            },
+            tcp: TcpConfig { nodelay: Some(true), ..TcpConfig::default() },
             unresponsive: UnresponsiveConfig {
                 max_timeout: Some(Duration::from_secs(5)),
                 interval: Duration::from_secs(1),
@@ -139,12 +74,11 @@ impl LinkContext {
     }
 
     fn builder(&self) -> Builder {
-        let mut builder = Builder::from_config(self.backend.0.clone());
+        let mut builder = Builder::from_config(self.config());
         builder.set_connection_config(self.connection());
-        // Refused at once or not answered at all: either way Redis is found within so long of its
-        // return.
-        let (first_ms, longest_ms) = (20, RECONNECT_WAIT_MAX.as_millis() as u32);
-        builder.set_policy(ReconnectPolicy::new_exponential(0, first_ms, longest_ms, 2));
+        let [first, longest] =
+            [RECONNECT_WAIT_MIN, RECONNECT_WAIT_MAX].map(|wait| wait.as_millis() as u32);
+        builder.set_policy(ReconnectPolicy::new_exponential(0, first, longest, 2));
         builder.with_performance_config(|performance| {
             performance.broadcast_channel_capacity = PUBLICATIONS_MAX;
         });
@@ -152,124 +86,39 @@ impl LinkContext {
     }
 }
 
-/// One connection for commands and scripts.
-pub struct Link {
-    pub name: &'static str,
+/// One connection for commands without a key.
+pub struct Plain {
     client: Client,
-    context: LinkContext,
-    up: Cell<bool>,
-    /// How often it came up.
-    connections: Cell<u64>,
-    /// The last error of the connection.
-    why_down: RefCell<String>,
-    reconnecting: Rc<Cell<bool>>,
-    /// Local time at which a connection to a replica was given up last.
-    left_replica_at: Cell<u64>,
-    came_up: Notify,
+    call_timeout: Duration,
+    misses: Cell<u32>,
 }
 
-impl Link {
+/// The names of the two links in the metrics, and of their connections.
+const PLAIN: &str = "plain";
+pub const SUBSCRIPTION: &str = "subscription";
+
+impl Plain {
     /// Starts to connect and goes on trying for ever; does not wait.
     ///
     /// # Errors
     /// Settings that the client library refuses.
-    pub fn start(name: &'static str, context: LinkContext) -> Result<Rc<Self>, String> {
-        let client = context
-            .builder()
-            .build()
-            .map_err(|error| error.to_string())?;
-        let link = Rc::new(Self {
-            name,
-            client: client.clone(),
-            context,
-            up: Cell::new(false),
-            connections: Cell::new(0),
-            why_down: RefCell::default(),
-            reconnecting: Rc::default(),
-            left_replica_at: Cell::new(0),
-            came_up: Notify::new(),
-        });
-        link.context.metrics.link_up(name, false);
-        tokio::task::spawn_local(watch(Rc::downgrade(&link), client.clone()));
-        tokio::task::spawn_local(ask_time(Rc::downgrade(&link)));
+    pub fn start(context: &LinkContext) -> Result<Self, String> {
+        let client = context.builder().build().map_err(|error| error.to_string())?;
+        context.metrics.link_up(PLAIN, false);
+        tokio::task::spawn_local(watch(
+            client.clone(),
+            context.metrics.clone(),
+            context.call_timeout,
+        ));
         client.connect();
-        Ok(link)
+        Ok(Self { client, call_timeout: context.call_timeout, misses: Cell::new(0) })
     }
 
-    pub fn is_up(&self) -> bool {
-        self.up.get()
-    }
-
-    /// Why there is no connection, after a colon; nothing where that is not known.
-    pub fn why_down(&self) -> String {
-        match self.why_down.borrow().as_str() {
-            why if why.is_empty() || self.is_up() => String::new(),
-            why => format!(": {why}"),
+    /// Waits until there is a connection, at most so long.
+    pub async fn wait_up(&self, at_most: Duration) {
+        if !self.client.is_connected() {
+            let _ = timeout(at_most, self.client.wait_for_connect()).await;
         }
-    }
-
-    /// How often the link came up.
-    pub fn connections(&self) -> u64 {
-        self.connections.get()
-    }
-
-    /// Waits until the link came up more often than that.
-    pub async fn connected_again(&self, connections: u64) {
-        while self.connections() <= connections {
-            self.came_up.notified().await;
-        }
-    }
-
-    /// Waits until the link is up, at most so long.
-    pub async fn wait_up(&self, at_most: Duration) -> bool {
-        let came_up = self.came_up.notified();
-        self.is_up() || tokio::time::timeout(at_most, came_up).await.is_ok()
-    }
-
-    /// Waits until the link comes up the next time.
-    pub async fn comes_up(&self) {
-        self.came_up.notified().await;
-    }
-
-    /// Runs a script by its hash, at most so long; loads it where Redis does not have it.
-    pub async fn eval(
-        &self,
-        script: &'static Script,
-        keys: &[impl Borrow<Bytes>],
-        args: &[impl Borrow<Bytes>],
-        at_most: Duration,
-    ) -> Result<Answer, LinkError> {
-        let values = || {
-            let mut values: Vec<Value> = Vec::with_capacity(keys.len() + args.len() + 2);
-            values.push(Value::String(script.sha().into()));
-            values.push(Value::Integer(keys.len() as i64));
-            let keys = keys.iter().map(Borrow::<Bytes>::borrow);
-            let strings = keys.chain(args.iter().map(Borrow::borrow));
-            values.extend(strings.cloned().map(Value::Bytes));
-            values
-        };
-        let sent = monotonic_us();
-        let mut reply = self.send("EVALSHA", values(), at_most).await;
-        // Somebody may flush the scripts between the two calls again.
-        for _ in 0..LOADS_MAX {
-            match &reply {
-                Err(LinkError::Refused(text)) if text.starts_with("NOSCRIPT") => {}
-                _ => break,
-            }
-            let load = vec!["LOAD".into(), script.source.into()];
-            self.send("SCRIPT", load, at_most).await?;
-            reply = self.send("EVALSHA", values(), at_most).await;
-        }
-        let received = monotonic_us();
-        let answer = Answer::new(reply?).map_err(|error| LinkError::Refused(error.to_string()))?;
-        self.context
-            .metrics
-            .script(script.name, (received - sent) as f64 / 1e6);
-        // 0: the time was refused.
-        if answer.now_us > 0 {
-            self.sample(sent, received, answer.now_us);
-        }
-        Ok(answer)
     }
 
     /// Sends one command. Not for anything that writes and must not be lost.
@@ -278,186 +127,65 @@ impl Link {
         name: &'static str,
         args: Vec<Bytes>,
     ) -> Result<BytesFrame, LinkError> {
-        let args = args.into_iter().map(Value::Bytes).collect();
-        self.send(name, args, self.context.call_timeout).await
-    }
-
-    async fn send(
-        &self,
-        name: &'static str,
-        args: Vec<Value>,
-        at_most: Duration,
-    ) -> Result<BytesFrame, LinkError> {
-        if !self.is_up() {
-            return Err(LinkError::NotSent(format!(
-                "the link '{}' is down{}",
-                self.name,
-                self.why_down()
-            )));
+        if !self.client.is_connected() {
+            return Err(LinkError::NotSent(format!("the link '{PLAIN}' is down")));
         }
         let command = CustomCommand::new_static(name, ClusterHash::Random, false);
-        let options = Options {
-            max_attempts: Some(1),
-            // The client library takes zero for no timeout.
-            timeout: Some(at_most.max(Duration::from_millis(1))),
-            ..Options::default()
-        };
-        let client = self.client.with_options(&options);
-        // Boxed: each call holds this future, and most calls are moved before they are made.
-        match Box::pin(client.custom_raw(command, args)).await {
-            Ok(BytesFrame::SimpleError { data, .. }) => Err(self.refused(data.to_string())),
-            Ok(BytesFrame::BlobError { data, .. }) => {
-                Err(self.refused(String::from_utf8_lossy(&data).into_owned()))
-            }
+        let client = self.client.with_options(&options(self.call_timeout));
+        let args: Vec<Value> = args.into_iter().map(Value::Bytes).collect();
+        // Boxed: the library's future is large.
+        let reply = Box::pin(client.custom_raw(command, args)).await;
+        let missed = matches!(&reply, Err(error) if *error.kind() == ErrorKind::Timeout);
+        self.misses.set(if missed { self.misses.get() + 1 } else { 0 });
+        if self.misses.get() >= MISSES_MAX {
+            self.misses.set(0);
+            let client = self.client.clone();
+            // An error only says that the client is stopping.
+            tokio::task::spawn_local(async move { drop(client.force_reconnection().await) });
+        }
+        match reply {
+            Ok(BytesFrame::SimpleError { data, .. }) => Err(LinkError::Refused(data.to_string())),
             Ok(frame) => Ok(frame),
-            // There is no connection just now: not written, and with one attempt it never will be.
-            Err(error) if error.details() == "Failed to route command." => {
-                Err(LinkError::NotSent(error.to_string()))
-            }
             Err(error) => Err(LinkError::Broken(error.to_string())),
         }
     }
 
-    fn sample(&self, sent: u64, received: u64, redis_us: u64) {
-        if self.context.clock.sample(sent, received, redis_us) == Sampled::Stepped {
-            self.context.stepped.notify_one();
-        }
-    }
-
-    /// Drops the connection and makes a new one: what is under way on it is lost. Does not wait for
-    /// the new one, which may take until Redis is back.
-    pub fn reconnect(&self, why: &str) {
-        if self.reconnecting.replace(true) {
-            return;
-        }
-        // What is sent from now on waits for the new connection.
-        self.went_down(why);
-        let (client, reconnecting) = (self.client.clone(), self.reconnecting.clone());
-        tokio::task::spawn_local(async move {
-            // An error only says that the client is stopping.
-            let _ = client.force_reconnection().await;
-            reconnecting.set(false);
-        });
-    }
-
-    /// Redis's own error reply. A server that has become a replica may have a successor at the same
-    /// address.
-    fn refused(&self, text: String) -> LinkError {
-        let now = monotonic_us();
-        let since_us = now.saturating_sub(self.left_replica_at.get());
-        if text.starts_with("READONLY") && since_us > REPLICA_PAUSE.as_micros() as u64 {
-            self.left_replica_at.set(now);
-            self.reconnect(&text);
-        }
-        LinkError::Refused(text)
-    }
-
-    /// Ends the link; waits a moment for what was sent.
     pub async fn quit(&self) {
-        let _ = tokio::time::timeout(Duration::from_secs(1), self.client.quit()).await;
-    }
-
-    fn came_up(&self) {
-        self.context.told.borrow_mut().clear();
-        if !self.up.replace(true) {
-            self.context.metrics.link_up(self.name, true);
-            tracing::info!(link = self.name, "connected to Redis");
-        }
-        self.connections.set(self.connections.get() + 1);
-        self.came_up.notify_waiters();
-    }
-
-    fn went_down(&self, why: &str) {
-        let mut told = self.context.told.borrow_mut();
-        self.why_down.replace(why.to_owned());
-        if self.up.replace(false) {
-            self.context.metrics.link_up(self.name, false);
-            tracing::warn!(link = self.name, why, "the link to Redis is down");
-        } else if *told != why {
-            tracing::warn!(why, "Redis cannot be reached");
-        }
-        why.clone_into(&mut told);
-    }
-
-    /// Loads what is missing: Redis 6 writes each load into its append-only file.
-    async fn load_scripts(&self) {
-        let timeout = self.context.call_timeout;
-        let shas = ALL.iter().map(|script| script.sha().into());
-        let ask = std::iter::once("EXISTS".into()).chain(shas).collect();
-        let known = match self.send("SCRIPT", ask, timeout).await {
-            Ok(BytesFrame::Array { data, .. }) => data,
-            _ => Vec::new(),
-        };
-        for (place, script) in ALL.iter().enumerate() {
-            let load = vec!["LOAD".into(), script.source.into()];
-            if !matches!(known.get(place), Some(BytesFrame::Number { data: 1, .. }))
-                && self.send("SCRIPT", load, timeout).await.is_err()
-            {
-                // NOSCRIPT loads it later; a broken link starts over.
-                return;
-            }
-        }
+        let _ = timeout(QUIT_WITHIN, self.client.quit()).await;
     }
 }
 
-/// Keeps `up` true to the connection. Ends with the link.
-///
-/// Nothing is waited for between two events, so that they are seen in the order in which they
-/// happen. Of two that wait here together the error goes first: a link taken for up comes to light
-/// with the next call or TIME, one taken for down would stay so until the connection breaks.
-async fn watch(link: std::rc::Weak<Link>, client: Client) {
-    let mut connections = client.reconnect_rx();
-    let mut errors = client.error_rx();
+/// Keeps the metrics of the link true and names its connections, until the client library ends.
+async fn watch(client: Client, metrics: Metrics, call_timeout: Duration) {
+    let (mut connections, mut errors) = (client.reconnect_rx(), client.error_rx());
     let mut connected_before = false;
     loop {
+        // Of two that wait here together the error happened first.
         tokio::select! {
             biased;
-            Ok((error, _)) = errors.recv() => {
-                let Some(link) = link.upgrade() else { return };
-                link.went_down(&why::words(&error.to_string()));
-            }
+            Ok(_) = errors.recv() => metrics.link_up(PLAIN, false),
             Ok(_) = connections.recv() => {
-                let Some(link) = link.upgrade() else { return };
+                metrics.link_up(PLAIN, true);
                 if std::mem::replace(&mut connected_before, true) {
-                    link.context.metrics.reconnected(link.name);
+                    metrics.reconnected(PLAIN);
                 }
-                link.came_up();
-                tokio::task::spawn_local(async move { link.load_scripts().await });
+                name_connection(&client.with_options(&options(call_timeout)), PLAIN).await;
             }
             else => return,
         }
     }
 }
 
-/// Asks TIME once a second, and gives the connection up where nothing answers. Ends with the link.
-async fn ask_time(link: std::rc::Weak<Link>) {
-    let mut interval = tokio::time::interval(WATCH_INTERVAL);
-    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut misses = 0;
-    loop {
-        interval.tick().await;
-        let Some(link) = link.upgrade() else { return };
-        if !link.is_up() {
-            misses = 0;
-            continue;
-        }
-        let sent = monotonic_us();
-        match link.send("TIME", Vec::new(), WATCH_INTERVAL).await {
-            Ok(frame) => {
-                misses = 0;
-                if let Some(now_us) = Answer::time(&frame) {
-                    link.sample(sent, monotonic_us(), now_us);
-                }
-            }
-            // LOADING and BUSY are answers: the link works.
-            Err(LinkError::Refused(_)) => misses = 0,
-            Err(LinkError::NotSent(_) | LinkError::Broken(_)) => misses += 1,
-        }
-        if misses >= WATCH_MISSES {
-            misses = 0;
-            link.reconnect("TIME was not answered");
-        }
-    }
+/// HELLO names a connection for a user without the right to CLIENT, too.
+async fn name_connection<C: ClientLike>(client: &C, link: &str) {
+    let hello = CustomCommand::new_static("HELLO", ClusterHash::Random, false);
+    let args = ["2".to_owned(), "SETNAME".to_owned(), client_name(link)].map(Value::from);
+    // The name is for people: a server that does not know HELLO gives none.
+    let _ = Box::pin(client.custom_raw(hello, args.to_vec())).await;
+}
+
+fn options(at_most: Duration) -> Options {
+    Options { max_attempts: Some(1), timeout: Some(at_most), ..Options::default() }
 }
 
 /// One connection that listens. Publications are hints: they may be lost.
@@ -489,10 +217,8 @@ impl Subscription {
     /// # Errors
     /// Settings that the client library refuses.
     pub fn start(context: &LinkContext) -> Result<Self, String> {
-        let client = context
-            .builder()
-            .build_subscriber_client()
-            .map_err(|error| error.to_string())?;
+        let client =
+            context.builder().build_subscriber_client().map_err(|error| error.to_string())?;
         client.connect();
         Ok(Self {
             client,
@@ -506,18 +232,13 @@ impl Subscription {
     /// were one command, but whoever may not know the channel's name before can only be given the
     /// right to SUBSCRIBE to it.)
     async fn subscribe(&self, pattern: &'static str, channel: &str) -> Result<(), String> {
-        let mut answered = self
-            .answered("PSUBSCRIBE", self.client.psubscribe(pattern))
-            .await;
+        let named = self.client.with_options(&options(self.call_timeout));
+        name_connection(&named, SUBSCRIPTION).await;
+        let mut answered = self.answered("PSUBSCRIBE", self.client.psubscribe(pattern)).await;
         if answered.is_ok() {
-            answered = self
-                .answered("SUBSCRIBE", self.client.subscribe(channel))
-                .await;
+            answered = self.answered("SUBSCRIBE", self.client.subscribe(channel)).await;
         }
-        let refused = answered
-            .as_ref()
-            .err()
-            .filter(|words| words.contains("NOPERM"));
+        let refused = answered.as_ref().err().filter(|words| words.contains("NOPERM"));
         let refused = Some(refused.cloned().unwrap_or_default());
         if self.refused.replace(refused.clone()) != refused {
             self.tried.notify_waiters();
@@ -532,13 +253,8 @@ impl Subscription {
         command: &str,
         sent: impl Future<Output = Result<(), Error>>,
     ) -> Result<(), String> {
-        let options = Options {
-            max_attempts: Some(1),
-            timeout: Some(self.call_timeout),
-            ..Options::default()
-        };
         let ping = CustomCommand::new_static("PING", ClusterHash::Random, false);
-        let asking = self.client.with_options(&options);
+        let asking = self.client.with_options(&options(self.call_timeout));
         let asked = asking.custom_raw(ping, Vec::<Value>::new());
         let (sent, answer) = futures_util::future::join(sent, asked).await;
         let named = |words: &str| Err(format!("{command} {words}"));
@@ -556,10 +272,7 @@ impl Subscription {
 
     /// Whether our user has no right to subscribe.
     pub fn is_refused(&self) -> bool {
-        self.refused
-            .borrow()
-            .as_ref()
-            .is_some_and(|words| !words.is_empty())
+        self.refused.borrow().as_ref().is_some_and(|words| !words.is_empty())
     }
 
     /// The command and Redis's words where it refuses to subscribe, empty where it does not; waits
@@ -567,7 +280,7 @@ impl Subscription {
     pub async fn refusal(&self, at_most: Duration) -> String {
         let tried = self.tried.notified();
         if self.refused.borrow().is_none() {
-            let _ = tokio::time::timeout(at_most, tried).await;
+            let _ = timeout(at_most, tried).await;
         }
         self.refused.borrow().clone().unwrap_or_default()
     }
@@ -613,6 +326,6 @@ impl Subscription {
     }
 
     pub async fn quit(&self) {
-        let _ = tokio::time::timeout(Duration::from_secs(1), self.client.quit()).await;
+        let _ = timeout(QUIT_WITHIN, self.client.quit()).await;
     }
 }

@@ -1,60 +1,115 @@
-//! Paged work by payload: finds members without holding Redis for long, then acts on exact members.
+//! Paged work by payload: looks through a queue without holding Redis for long.
 //!
-//! Pages move on while others change the queue. A page of the list begins behind an anchor (the
-//! last element seen); if the anchor itself is gone the search begins anew. A page of the zset goes
-//! on behind a score and a member, which others cannot shift. What is found is exact members, so
-//! acting on one twice does nothing. Where no order list is kept [`super::first`] finds the order.
-
-use std::collections::HashSet;
+//! Each page is one script, bounded in members and bytes, which finds and takes out in one step, so
+//! no member comes here. A page of the order list begins at an index and behind an anchor (a few
+//! bytes of what stands before it): what others take away before it is noticed, and nothing is
+//! passed over. A page of the zset goes on from a cursor that others cannot shift. Where no order
+//! list is kept [`super::first`] finds the order.
+//!
+//! A large payload is not sent with each page: its size and its last bytes tell nearly always, and
+//! where they do not the page is asked for again with all of it.
 
 use bytes::Bytes;
 
-use crate::queue::QueueName;
-use crate::store::script::{MATCH_LISTED, MATCH_PENDING, REMOVE};
+use crate::domain::queue::QueueName;
+use crate::store::cursor::{Cursor, Pages};
+use crate::store::keys::QueueKeys;
+use crate::store::messages::part_applied;
+use crate::store::script::{CONTAINS, REMOVE_LISTED, REMOVE_PENDING};
 use crate::store::{Store, StoreError, number};
 
-/// Elements of the list or the zset that one call looks at: about 2 ms of Redis for small payloads.
-const PAGE: u64 = 4_000;
-/// Members that one call removes.
-const REMOVE_MAX: usize = 100;
+/// Members of the list or the zset that one call looks at: about 2 ms of Redis.
+const LOOK_MAX: u64 = 2_000;
+/// Their bytes; a large one is read whole, and with it at most two more.
+pub(super) const BYTES_MAX: u64 = 512 << 10;
 /// How often a search of the list begins anew because its anchor was taken away; then the zset,
-/// which needs no anchor, is searched.
+/// which needs none, is searched.
 const RESTARTS_MAX: u32 = 16;
+/// Bytes of a payload that go with each page; of a larger one so many of its last.
+const SENT_MAX: usize = 1024;
+const TAIL: usize = 32;
+
+/// A payload as `lua/_match.lua` takes it: size, and all of its bytes or the last ones.
+pub(super) fn wanted(payload: &Bytes, whole: bool) -> [Bytes; 2] {
+    let bytes = if whole || payload.len() <= SENT_MAX {
+        payload.clone()
+    } else {
+        payload.slice(payload.len() - TAIL..)
+    };
+    [number(payload.len()), bytes]
+}
 
 impl Store {
     /// Removes up to `count` pending messages of this payload, the first ones in offer order; 0
     /// means all.
     ///
     /// # Errors
-    /// As every call; some may have been removed.
+    /// As every call; uncertain where some are removed.
     pub async fn remove(
         &self,
         queue: &QueueName,
         payload: &Bytes,
         count: u64,
     ) -> Result<u64, StoreError> {
-        let wanted = if count == 0 { u64::MAX } else { count };
-        let mut removed = match self.remove_listed(queue, payload, wanted).await? {
+        let all = if count == 0 { u64::MAX } else { count };
+        let mut removed = match self.remove_listed(queue, payload, all).await? {
             Some(removed) => removed,
             None if count > 0 => return self.remove_first(queue, payload, count).await,
             None => 0,
         };
         // Messages that only the zset has count too, after all listed ones.
-        let mut after = None;
-        while removed < wanted {
-            let (found, next) = self
-                .match_pending(queue, std::slice::from_ref(payload), after)
-                .await?;
-            let members: Vec<Bytes> = found.into_iter().map(|(member, _)| member).collect();
-            removed += self
-                .remove_members(queue, members, wanted - removed)
-                .await?;
-            match next {
-                Some(next) => after = Some(next),
-                None => break,
+        let (mut pages, mut whole) = (Pages::default(), false);
+        while removed < all {
+            let [size, bytes] = wanted(payload, whole);
+            let more = [size, bytes, number(all - removed)].into_iter();
+            let more = more.chain([number(LOOK_MAX), number(BYTES_MAX)]);
+            let more = more.chain(pages.cursor.args());
+            let answered = self.change(&REMOVE_PENDING, queue, more).await;
+            let mut answer = answered.map_err(|error| part_applied(error, removed))?;
+            if answer.status == "LOST" {
+                pages.lost()?;
+                continue;
+            }
+            removed += answer.count()?;
+            whole = answer.int()? == 1;
+            pages.cursor = Cursor::read(&mut answer)?;
+            if pages.cursor.is_end() && !whole {
+                break;
             }
         }
         Ok(removed)
+    }
+
+    /// `None` where no order list is kept.
+    async fn remove_listed(
+        &self,
+        queue: &QueueName,
+        payload: &Bytes,
+        all: u64,
+    ) -> Result<Option<u64>, StoreError> {
+        let (mut removed, mut restarts, mut whole) = (0, 0, false);
+        let (mut index, mut anchor) = (0, Bytes::new());
+        while removed < all && restarts <= RESTARTS_MAX {
+            let [size, bytes] = wanted(payload, whole);
+            let more = [size, bytes, number(all - removed)].into_iter();
+            let more = more.chain([number(LOOK_MAX), number(BYTES_MAX)]);
+            let more = more.chain([number(index), anchor]);
+            let answered = self.change(&REMOVE_LISTED, queue, more).await;
+            let mut answer = answered.map_err(|error| part_applied(error, removed))?;
+            if answer.status == "NOLIST" {
+                return Ok(None);
+            }
+            removed += answer.count()?;
+            whole = answer.int()? == 1;
+            let next = answer.int()?;
+            anchor = answer.bytes()?;
+            if next < 0 {
+                break;
+            }
+            restarts += u32::from(index > 0 && next == 0);
+            index = next;
+        }
+        Ok(Some(removed))
     }
 
     /// Which of the payloads are pending.
@@ -66,123 +121,51 @@ impl Store {
         queue: &QueueName,
         payloads: &[Bytes],
     ) -> Result<Vec<bool>, StoreError> {
+        let keys = QueueKeys::new(queue.as_bytes()).of(&CONTAINS);
         let mut contained = vec![false; payloads.len()];
-        let mut after = None;
+        let mut pages = Pages::default();
+        // Of those that the page in hand is in doubt about, all bytes are sent.
+        let mut doubted: Vec<usize> = Vec::new();
         loop {
-            let (found, next) = self.match_pending(queue, payloads, after).await?;
-            for (_, which) in found {
-                // The same payload may be asked for more than once.
-                let Some(payload) = payloads.get(which) else {
-                    continue;
-                };
-                for (slot, other) in contained.iter_mut().zip(payloads) {
-                    *slot |= other == payload;
+            let mut asked: Vec<usize> = (0..payloads.len()).collect();
+            asked.retain(|place| contained.get(*place) == Some(&false));
+            if asked.is_empty() {
+                return Ok(contained);
+            }
+            let mut args = vec![Bytes::copy_from_slice(queue.as_bytes())];
+            args.extend(pages.cursor.args());
+            args.extend([number(LOOK_MAX), number(BYTES_MAX)]);
+            for place in &asked {
+                if let Some(payload) = payloads.get(*place) {
+                    args.extend(wanted(payload, doubted.contains(place)));
                 }
             }
-            match next {
-                Some(next) if !contained.iter().all(|found| *found) => after = Some(next),
-                _ => return Ok(contained),
-            }
-        }
-    }
-
-    /// `None` where no order list is kept.
-    async fn remove_listed(
-        &self,
-        queue: &QueueName,
-        payload: &Bytes,
-        wanted: u64,
-    ) -> Result<Option<u64>, StoreError> {
-        let (mut removed, mut restarts) = (0, 0);
-        let (mut index, mut anchor) = (0, Bytes::new());
-        let mut seen: HashSet<Bytes> = HashSet::new();
-        while removed < wanted && restarts <= RESTARTS_MAX {
-            let k = self.keys(queue).await?;
-            let args = vec![
-                Bytes::copy_from_slice(queue.as_bytes()),
-                number(index),
-                anchor,
-                number(PAGE),
-                number((wanted - removed).min(REMOVE_MAX as u64)),
-                payload.clone(),
-            ];
-            let mut answer = self
-                .read(&MATCH_LISTED, &[k.timeout, k.list, k.queue], args)
-                .await?;
-            if answer.status == "NOLIST" {
-                return Ok(None);
-            }
+            let mut answer = self.read(&CONTAINS, &keys, args).await?;
             if answer.status == "LOST" {
-                (index, anchor, restarts) = (0, Bytes::new(), restarts + 1);
+                pages.lost()?;
                 continue;
             }
-            let next = answer.int()?;
-            anchor = answer.bytes()?;
-            let mut members = Vec::new();
+            let next = Cursor::read(&mut answer)?;
+            let place = |number: u64| asked.get((number as usize).wrapping_sub(1)).copied();
+            let doubt = answer.count()?;
             while !answer.is_empty() {
-                let member = answer.bytes()?;
-                answer.int()?;
-                if seen.insert(member.clone()) {
-                    members.push(member);
+                let Some(found) = place(answer.count()?).and_then(|place| payloads.get(place))
+                else {
+                    continue;
+                };
+                // The same payload may be asked for more than once.
+                for (slot, other) in contained.iter_mut().zip(payloads) {
+                    *slot |= other == found;
                 }
             }
-            let gone = self
-                .remove_members(queue, members, wanted - removed)
-                .await?;
-            removed += gone;
-            if next < 0 {
-                break;
+            if next != pages.cursor {
+                doubted.clear();
             }
-            // What was just removed stood before the next index.
-            index = next.saturating_sub(gone as i64);
-        }
-        Ok(Some(removed))
-    }
-
-    pub(super) async fn remove_members(
-        &self,
-        queue: &QueueName,
-        members: Vec<Bytes>,
-        wanted: u64,
-    ) -> Result<u64, StoreError> {
-        let mut removed = 0;
-        for some in members.chunks(REMOVE_MAX) {
-            let left = usize::try_from(wanted - removed).unwrap_or(usize::MAX);
-            let some = some.iter().take(left).cloned();
-            removed += self.change(&REMOVE, queue, some).await?.count()?;
-            if removed >= wanted {
-                break;
+            doubted.extend(place(doubt));
+            pages.cursor = next;
+            if doubt == 0 && pages.cursor.is_end() {
+                return Ok(contained);
             }
         }
-        Ok(removed)
-    }
-
-    /// One page of the zset: members with one of the payloads (and which), and where to go on.
-    #[allow(clippy::type_complexity)]
-    pub(super) async fn match_pending(
-        &self,
-        queue: &QueueName,
-        payloads: &[Bytes],
-        after: Option<(Bytes, Bytes)>,
-    ) -> Result<(Vec<(Bytes, usize)>, Option<(Bytes, Bytes)>), StoreError> {
-        let k = self.keys(queue).await?;
-        let (score, member) = after.unwrap_or_default();
-        let mut args = vec![
-            Bytes::copy_from_slice(queue.as_bytes()),
-            score,
-            member,
-            number(PAGE),
-        ];
-        args.extend(payloads.iter().cloned());
-        let mut answer = self
-            .read(&MATCH_PENDING, &[k.timeout, k.queue], args)
-            .await?;
-        let (score, member) = (answer.bytes()?, answer.bytes()?);
-        let mut found = Vec::with_capacity(answer.len() / 2);
-        while !answer.is_empty() {
-            let member = answer.bytes()?;
-            found.push((member, (answer.count()? as usize).saturating_sub(1)));
-        }
-        Ok((found, (!score.is_empty()).then_some((score, member))))
     }
 }

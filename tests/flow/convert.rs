@@ -35,25 +35,10 @@ fn what_an_old_redisson_left() {
     let mut random = Random::new(7);
     let mut ids = || random.below(u64::MAX >> 11).to_le_bytes();
     let (old, unlisted, poison) = (ids(), ids(), b"neither one nor the other");
-    write(
-        &mut stage.redis,
-        "q",
-        &due.to_string(),
-        &legacy(old, b"old"),
-        true,
-    );
-    offer(
-        &mut client,
-        &["q", "AT", &(due + 100).to_string(), "new", "NAME", "n"],
-    );
+    write(&mut stage.redis, "q", &due.to_string(), &legacy(old, b"old"), true);
+    offer(&mut client, &["q", "AT", &(due + 100).to_string(), "new", "NAME", "n"]);
     let score = (due + 200).to_string();
-    write(
-        &mut stage.redis,
-        "q",
-        &score,
-        &legacy(unlisted, b"retained"),
-        false,
-    );
+    write(&mut stage.redis, "q", &score, &legacy(unlisted, b"retained"), false);
     write(&mut stage.redis, "q", "1999999999999", poison, true);
 
     assert_eq!(convert(&mut client, "DQ.CONVERT q"), (2, 1));
@@ -81,13 +66,7 @@ fn a_busy_queue() {
         let score = (due + random.below(1_500)).to_string();
         let id = random.below(u64::MAX >> 11).to_le_bytes();
         let listed = n % 10 > 0;
-        write(
-            &mut stage.redis,
-            "q",
-            &score,
-            &legacy(id, n.to_string().as_bytes()),
-            listed,
-        );
+        write(&mut stage.redis, "q", &score, &legacy(id, n.to_string().as_bytes()), listed);
     }
     let mut converters = Vec::new();
     for format in ["MODERN", "LEGACY"] {
@@ -111,8 +90,6 @@ fn a_busy_queue() {
     let expected = (0..COUNT + 1_000).map(|n| n.to_string()).collect();
     assert_eq!(sorted(all), sorted(expected));
     eventually("nothing is listed", || {
-        list(&mut stage.redis, &keys("q").list)
-            .is_empty()
-            .then_some(())
+        list(&mut stage.redis, &keys("q").list).is_empty().then_some(())
     });
 }

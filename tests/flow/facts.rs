@@ -9,10 +9,7 @@ fn info_metrics_and_redis_agree() {
     let mut stage = Stage::new(&[]);
     let mut client = stage.broker.client();
     for n in 0..7 {
-        offer(
-            &mut client,
-            &["q", "1h", &n.to_string(), "NAME", &n.to_string()],
-        );
+        offer(&mut client, &["q", "1h", &n.to_string(), "NAME", &n.to_string()]);
         offer(&mut client, &["q", "1", "soon"]);
     }
     delivered(&mut stage.redis, "q", 7);
@@ -36,24 +33,15 @@ fn info_metrics_and_redis_agree() {
         assert_eq!(metric(&stage.broker, &series), wanted as f64, "{series}");
     }
     assert_eq!(
-        call(
-            &mut stage.redis,
-            &["ZCARD", "redisson_delay_queue_timeout:{q}"]
-        ),
+        call(&mut stage.redis, &["ZCARD", "redisson_delay_queue_timeout:{q}"]),
         Value::Int(3)
     );
-    let counted = metric(
-        &stage.broker,
-        "delay_broker_lateness_seconds_count{queue=\"q\"}",
-    );
+    let counted = metric(&stage.broker, "delay_broker_lateness_seconds_count{queue=\"q\"}");
     assert_eq!(counted, 7.0);
     assert!(info(&mut client, "q", "next_due").int() > 0);
     assert_eq!(info(&mut client, "q", "named"), Value::Int(3));
     assert_eq!(info(&mut client, "q", "ttl_ms"), Value::Null);
-    say(
-        &mut stage.redis,
-        "PEXPIRE redisson_delay_queue_timeout:{q} 100000000",
-    );
+    say(&mut stage.redis, "PEXPIRE redisson_delay_queue_timeout:{q} 100000000");
     assert!(info(&mut client, "q", "ttl_ms").int() > 0);
     for (path, status) in [("/healthz", 200), ("/readyz", 200), ("/nothing", 404)] {
         assert_eq!(get(&stage.broker, path).0, status, "{path}");
@@ -102,11 +90,7 @@ fn a_destination_of_another_type_waits_and_its_neighbours_do_not() {
             .filter(|line| line.contains("WRONGTYPE") || line.contains("another type"))
             .count()
     };
-    assert_eq!(
-        waits(&stage.broker.log()),
-        1,
-        "one line for one change of state"
-    );
+    assert_eq!(waits(&stage.broker.log()), 1, "one line for one change of state");
     say(&mut stage.redis, "DEL wrong");
     assert_eq!(delivered(&mut stage.redis, "wrong", 1), ["kept"]);
 }

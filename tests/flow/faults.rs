@@ -5,12 +5,12 @@
 //! due while the fault lasts; the safety scan is set far apart, so that it helps nobody.
 
 use crate::foreign;
-use crate::proxy::Proxy;
 use crate::server::{Server, Stopped};
 use crate::stage::{
     NO_SCAN, ON_TIME, SOON, call, due_of, eventually, list, offer, say, take_due, time_us,
 };
 use crate::support::broker::Broker;
+use crate::support::proxy::Proxy;
 use crate::support::resp::{Client, Value};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -38,9 +38,7 @@ impl Scene {
         let mut hog = self.server.client();
         hog.send(&["EVAL", script, "0"]).unwrap();
         self.hogs.push(hog);
-        eventually("it is busy", || {
-            self.say("PING").text().starts_with("BUSY").then_some(())
-        });
+        eventually("it is busy", || self.say("PING").text().starts_with("BUSY").then_some(()));
     }
 }
 
@@ -77,11 +75,7 @@ const GONE: Fault = Fault {
 };
 
 /// A row of a Redis that says no: surely nothing was stored.
-const REFUSED: Fault = Fault {
-    offer: AWAY,
-    cancel: AWAY,
-    ..GONE
-};
+const REFUSED: Fault = Fault { offer: AWAY, cancel: AWAY, ..GONE };
 
 /// Redis, or the way to it, is away.
 const AWAY_ROWS: &[Fault] = &[
@@ -93,11 +87,7 @@ const AWAY_ROWS: &[Fault] = &[
         },
         ..GONE
     },
-    Fault {
-        name: "kill -9 and start",
-        begin: |scene| scene.server.kill(),
-        ..GONE
-    },
+    Fault { name: "kill -9 and start", begin: |scene| scene.server.kill(), ..GONE },
     Fault {
         name: "SIGSTOP",
         begin: |scene| scene.stopped = Some(Stopped::new(scene.server.pid())),
@@ -197,18 +187,11 @@ const REFUSING_ROWS: &[Fault] = &[
     Fault {
         name: "a snapshot that fails",
         begin: |scene| {
-            call(
-                &mut scene.server.client(),
-                &["CONFIG", "SET", "save", "3600 1"],
-            );
+            call(&mut scene.server.client(), &["CONFIG", "SET", "save", "3600 1"]);
             std::fs::create_dir_all(scene.server.dir().join("dump.rdb/in the way")).unwrap();
             scene.say("BGSAVE");
             eventually("writes are refused", || {
-                scene
-                    .say("SET k v")
-                    .text()
-                    .starts_with("MISCONF")
-                    .then_some(())
+                scene.say("SET k v").text().starts_with("MISCONF").then_some(())
             });
         },
         end: |scene| {
@@ -249,11 +232,7 @@ fn redis_refuses_and_takes_again() {
 
 fn check(fault: &Fault) {
     let name = fault.name;
-    let args = [
-        &["--appendonly", "yes", "--appendfsync", "always"],
-        fault.args,
-    ]
-    .concat();
+    let args = [&["--appendonly", "yes", "--appendfsync", "always"], fault.args].concat();
     let server = Server::with(&args);
     let proxy = Proxy::start(server.address());
     let broker = Broker::spawn(
@@ -265,12 +244,7 @@ fn check(fault: &Fault) {
             NO_SCAN,
         ],
     );
-    let mut scene = Scene {
-        server,
-        proxy,
-        stopped: None,
-        hogs: Vec::new(),
-    };
+    let mut scene = Scene { server, proxy, stopped: None, hogs: Vec::new() };
     let mut client = broker.client();
     offer(&mut client, &["q", "1h", "kept", "NAME", "kept"]);
     offer(&mut client, &["q", "1h", "stays"]);
@@ -282,9 +256,7 @@ fn check(fault: &Fault) {
         told.extend(ask_all(fault, &broker, round));
     }
     let until = UNIX_EPOCH + Duration::from_millis(due + LASTS_ON_MS);
-    eventually("the fault lasts on", || {
-        (SystemTime::now() > until).then_some(())
-    });
+    eventually("the fault lasts on", || (SystemTime::now() > until).then_some(()));
     if fault.delivers {
         let came = list(&mut scene.server.client(), "q");
         assert_eq!(came, ["due"], "{name}: while it lasts");
@@ -302,10 +274,7 @@ fn check(fault: &Fault) {
     });
     let took = back.elapsed();
     eprintln!("{name}: delivered {took:?} after the return");
-    assert!(
-        took < ON_TIME,
-        "{name}: delivered {took:?} after the return"
-    );
+    assert!(took < ON_TIME, "{name}: delivered {took:?} after the return");
     let id = eventually("offers are stored", || {
         match call(&mut client, &["DQ.OFFER", "q", "100", "after"]) {
             Value::Bulk(id) => Some(String::from_utf8(id).unwrap()),
@@ -313,10 +282,7 @@ fn check(fault: &Fault) {
         }
     });
     let took = back.elapsed();
-    assert!(
-        took < ON_TIME,
-        "{name}: offers again {took:?} after the return"
-    );
+    assert!(took < ON_TIME, "{name}: offers again {took:?} after the return");
     assert_eq!(list(&mut redis, "q")[0], "due", "{name}");
     say(&mut redis, "LPOP q");
     take_due(&mut redis, "q", "after", due_of(&id));
@@ -349,11 +315,7 @@ fn ask_all(fault: &Fault, broker: &Broker, round: usize) -> Vec<Told> {
     for ((command, codes), client) in rows.iter().zip(&mut clients) {
         let reply = client.read().unwrap();
         let what = format!("{}, round {round}: {command:?}: {reply:?}", fault.name);
-        assert!(
-            begun.elapsed() < ANSWERED_WITHIN,
-            "{what} {:?}",
-            begun.elapsed()
-        );
+        assert!(begun.elapsed() < ANSWERED_WITHIN, "{what} {:?}", begun.elapsed());
         let text = reply.text();
         let code = match &reply {
             Value::Error(_) => text.split(' ').next().unwrap_or_default(),
@@ -377,10 +339,7 @@ fn account(fault: &Fault, client: &mut Client, told: &[Told]) {
     let name = fault.name;
     assert_eq!(count("stays"), 1, "{name}: {pending:?}");
     for (command, reply) in told {
-        let (what, text) = (
-            format!("{name}: {command:?}: {reply:?}: {pending:?}"),
-            reply.text(),
-        );
+        let (what, text) = (format!("{name}: {command:?}: {reply:?}: {pending:?}"), reply.text());
         let uncertain = text.starts_with("UNCERTAIN ");
         match command[0].as_str() {
             "DQ.OFFER" if !uncertain => {
@@ -389,18 +348,14 @@ fn account(fault: &Fault, client: &mut Client, told: &[Told]) {
             }
             "DQ.OFFER" => assert!(count(&command[3]) <= 1, "{what}"),
             "DQ.CANCEL" if command[2] == "kept" && !uncertain => {
-                assert_eq!(
-                    count("kept"),
-                    usize::from(reply != &Value::Int(1)),
-                    "{what}"
-                );
+                assert_eq!(count("kept"), usize::from(reply != &Value::Int(1)), "{what}");
             }
             _ => {}
         }
     }
 }
 
-/// With the settings as they are: nobody waits longer than the README says.
+/// With the settings as they are: nobody waits longer than docs/errors.md says.
 #[test]
 fn ten_seconds_of_silence() {
     let server = Server::start();
@@ -416,25 +371,17 @@ fn ten_seconds_of_silence() {
         let reply = say(&mut client, "DQ.OFFER other 1h m").text();
         assert!(SILENT.iter().any(|code| reply.starts_with(code)), "{reply}");
         let took = begun.elapsed();
-        assert!(
-            took < Duration::from_millis(4_500),
-            "answered after {took:?}"
-        );
+        assert!(took < Duration::from_millis(4_500), "answered after {took:?}");
         answers += 1;
     }
     assert!(answers >= 2, "{answers}");
     drop(stopped);
     let back = Instant::now();
     let mut redis = server.client();
-    eventually("delivered", || {
-        (list(&mut redis, "q") == ["due"]).then_some(())
-    });
+    eventually("delivered", || (list(&mut redis, "q") == ["due"]).then_some(()));
     let took = back.elapsed();
     assert!(took < ON_TIME, "delivered {took:?} after the return");
-    assert!(matches!(
-        say(&mut client, "DQ.OFFER other 1h m"),
-        Value::Bulk(_)
-    ));
+    assert!(matches!(say(&mut client, "DQ.OFFER other 1h m"), Value::Bulk(_)));
 }
 
 /// A Redis without its data is a new one: scripts, node numbers and names are not there.

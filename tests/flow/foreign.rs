@@ -46,12 +46,7 @@ pub fn legacy(id: [u8; 8], payload: &[u8]) -> Vec<u8> {
 
 /// Offers by Redisson's script.
 pub fn offer(redis: &mut Client, queue: &str, score: &str, id: [u8; 8], payload: &str) {
-    let Keys {
-        queue,
-        timeout,
-        list,
-        channel,
-    } = keys(queue);
+    let Keys { queue, timeout, list, channel } = keys(queue);
     let args: [&[u8]; 10] = [
         b"EVAL",
         OFFER.as_bytes(),
@@ -71,9 +66,7 @@ pub fn offer(redis: &mut Client, queue: &str, score: &str, id: [u8; 8], payload:
 /// Writes a member as it is, without a publication: to zset and, if asked for, to the order list.
 pub fn write(redis: &mut Client, queue: &str, score: &str, member: &[u8], listed: bool) {
     let Keys { timeout, list, .. } = keys(queue);
-    let reply = redis
-        .call(&[b"ZADD", timeout.as_bytes(), score.as_bytes(), member])
-        .unwrap();
+    let reply = redis.call(&[b"ZADD", timeout.as_bytes(), score.as_bytes(), member]).unwrap();
     assert_eq!(reply, Value::Int(1));
     if listed {
         redis.call(&[b"RPUSH", list.as_bytes(), member]).unwrap();
@@ -91,18 +84,12 @@ impl Listener {
     pub fn new(mut listening: Client, talking: Client, queue: &str) -> Listener {
         let channel = keys(queue).channel;
         listening.call(&["SUBSCRIBE", &channel]).unwrap();
-        Listener {
-            listening,
-            talking,
-            channel,
-        }
+        Listener { listening, talking, channel }
     }
 
     /// What was published since the last call: a message of our own marks the end.
     pub fn heard(&mut self) -> Vec<String> {
-        self.talking
-            .call(&["PUBLISH", &self.channel, "end"])
-            .unwrap();
+        self.talking.call(&["PUBLISH", &self.channel, "end"]).unwrap();
         let mut heard = Vec::new();
         loop {
             let message = self.listening.read().unwrap().texts();

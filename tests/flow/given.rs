@@ -2,7 +2,7 @@
 //! says of it.
 
 use crate::stage::{call, delivered, eventually, get, metric, offer, say};
-use crate::support::broker::Broker;
+use crate::support::broker::{Broker, signal};
 use crate::support::redis::Redis;
 use crate::support::resp::{Client, Value};
 use crate::support::wait::WITHIN;
@@ -81,10 +81,7 @@ fn socket_user_password_and_database() {
         let broker = Broker::spawn(&url, &[]);
         delivers(&broker, &mut admin);
         let shown = format!("{}{}", broker.ready_line(), broker.log());
-        assert!(
-            !shown.contains("rd@") && !shown.contains(ENCODED),
-            "{shown}"
-        );
+        assert!(!shown.contains("rd@") && !shown.contains(ENCODED), "{shown}");
     }
     // The old form, for every user.
     call(&mut admin, &["CONFIG", "SET", "requirepass", PASSWORD]);
@@ -97,26 +94,19 @@ fn socket_user_password_and_database() {
 fn a_login_that_fails() {
     let redis = Redis::spawn(&["--databases", "16"]);
     let mut admin = redis.client(0);
-    call(
-        &mut admin,
-        &["ACL", "SETUSER", "app", "on", ">hunter2", "~*", "+@all"],
-    );
+    call(&mut admin, &["ACL", "SETUSER", "app", "on", ">hunter2", "~*", "+@all"]);
     let address = redis.address();
     let cases = [
         (format!("redis://app:hunter3@{address}"), "WRONGPASS"),
+        (format!("redis://nobody:hunter3@{address}"), "look at user and password"),
+        (format!("redis://app:hunter2@{address}/200"), "the database number"),
         (
-            format!("redis://nobody:hunter3@{address}"),
-            "look at user and password",
+            format!("rediss://{address}"),
+            "takes connections and says nothing (no TLS is spoken there",
         ),
-        (
-            format!("redis://app:hunter2@{address}/200"),
-            "the database number",
-        ),
-        (format!("rediss://{address}"), "where no TLS is spoken"),
-        (
-            "redis+unix:///nowhere/socket".to_owned(),
-            "no socket at the path",
-        ),
+        ("redis+unix:///nowhere/socket".to_owned(), "no socket at the path"),
+        ("redis://no-such-host.invalid".to_owned(), "the host of redis.url is not found"),
+        ("redis://127.0.0.1:1".to_owned(), "nothing listens there: is Redis running"),
     ];
     std::thread::scope(|scope| {
         for (url, part) in &cases {
@@ -124,15 +114,10 @@ fn a_login_that_fails() {
                 let broker = Broker::spawn(url, &[("redis.call_timeout_ms", "300")]);
                 let mut client = broker.client();
                 let answer = call(&mut client, &["DQ.OFFER", "q", "1h", "x"]).text();
-                assert!(
-                    answer.starts_with("UNAVAILABLE Redis cannot be reached: "),
-                    "{answer}"
-                );
+                assert!(answer.starts_with("UNAVAILABLE Redis cannot be reached: "), "{answer}");
                 assert!(answer.contains(part), "{answer}");
                 let log = broker.log();
-                let lines = log
-                    .lines()
-                    .filter(|line| line.contains("Redis cannot be reached"));
+                let lines = log.lines().filter(|line| line.contains("Redis cannot be reached"));
                 let lines: Vec<&str> = lines.filter(|line| !line.contains("serving")).collect();
                 assert_eq!(lines.len(), 1, "{log}");
                 assert!(lines[0].contains(part), "{log}");
@@ -142,9 +127,39 @@ fn a_login_that_fails() {
     });
     let bad = refused(&format!("redis://app:hunter%zz@{address}"), &[]);
     assert!(
-        bad.contains("two hexadecimal digits") && !bad.contains("hunter"),
+        bad.contains("its password must have two hexadecimal digits") && !bad.contains("hunter"),
         "{bad}"
     );
+}
+
+/// The same silence has another cause once Redis has answered.
+#[test]
+fn a_redis_that_hangs() {
+    let redis = Redis::spawn(&[]);
+    let pid = redis.pid();
+    signal(pid, "STOP");
+    let settings = [("redis.connect_timeout_ms", "300")];
+    let broker = Broker::spawn(&redis.url(0), &settings);
+    let mut client = broker.client();
+    let mut says = |part: &str| {
+        eventually(part, || {
+            let answer = call(&mut client, &["DQ.SIZE", "q"]);
+            matches!(&answer, Value::Error(text) if text.contains(part)).then_some(())
+        });
+    };
+    says("takes connections and says nothing (Redis hangs, or TLS is spoken there");
+    signal(pid, "CONT");
+    let ready = || (get(&broker, "/readyz").0 == 200).then_some(());
+    eventually("it is ready", ready);
+    delivers(&broker, &mut redis.client(0));
+    signal(pid, "STOP");
+    says("takes connections and says nothing (though it answered before: Redis hangs");
+    signal(pid, "CONT");
+    let ready = || (get(&broker, "/readyz").0 == 200).then_some(());
+    eventually("it is ready", ready);
+    delivers(&broker, &mut redis.client(0));
+    let log = broker.log();
+    assert!(log.contains("though it answered before"), "{log}");
 }
 
 /// Every command works for a user who has what the audit asks for, and nothing else was tried.
@@ -185,20 +200,19 @@ fn the_acl_line_is_enough() {
     ] {
         let reply = say(&mut client, command);
         let owned = command.contains("{q}");
-        assert_eq!(
-            matches!(reply, Value::Error(_)),
-            owned,
-            "{command}: {reply:?}"
-        );
+        assert_eq!(matches!(reply, Value::Error(_)), owned, "{command}: {reply:?}");
     }
     delivered(&mut admin, "q", 1);
+    eventually("each connection has its name", || {
+        let list = say(&mut admin, "CLIENT LIST").text();
+        let links = ["offers", "calls", "transfers", "subscription", "plain"];
+        let named = |link| list.contains(&format!(" name=delay-broker-{link} "));
+        links.into_iter().all(named).then_some(())
+    });
     assert_eq!(say(&mut client, "DQ.POLL q COUNT 1").elements().len(), 1);
     assert!(say(&mut client, "DQ.CLEAR q").int() > 0);
     // A poison member, and one of many to be taken out of a long list.
-    call(
-        &mut admin,
-        &["ZADD", "redisson_delay_queue_timeout:{q}", "0", "bad"],
-    );
+    call(&mut admin, &["ZADD", "redisson_delay_queue_timeout:{q}", "0", "bad"]);
     eventually("the bad member aside", || {
         let there = call(&mut admin, &["EXISTS", "delay_broker_quarantine:{q}"]);
         (there.int() == 1).then_some(())
@@ -209,6 +223,34 @@ fn the_acl_line_is_enough() {
         let entry = entry.texts();
         assert!(entry.contains(&"config|get".to_owned()), "{entry:?}");
     }
+}
+
+/// Without the rights that scripts can do without everything works, and the audit names them.
+#[test]
+fn rights_that_scripts_can_do_without() {
+    let redis = Redis::spawn(&[]);
+    let mut admin = redis.client(0);
+    allow(&mut admin, "app", &[">secret", "-memory|usage", "-zrank"]);
+    let url = format!("redis://app:secret@{}", redis.address());
+    let broker = Broker::spawn(&url, &[]);
+    let mut client = broker.client();
+    let large = "x".repeat(1 << 20);
+    for delay in ["2h", "1h", "3h"] {
+        call(&mut client, &["DQ.OFFER", "q", delay, &large]);
+    }
+    let info = call(&mut client, &["DQ.INFO", "q"]).texts();
+    let due = info.iter().position(|field| field == "next_due").unwrap();
+    let head =
+        call(&mut admin, &["ZRANGE", "redisson_delay_queue_timeout:{q}", "0", "0", "WITHSCORES"]);
+    assert_eq!(info[due + 1], head.texts()[1]);
+    delivers(&broker, &mut admin);
+    eventually("named", || {
+        let log = broker.log();
+        let line = log.lines().find(|line| line.contains(" lacks "))?;
+        assert!(line.contains("lacks +memory|usage +zrank: "), "{line}");
+        Some(())
+    });
+    assert_eq!(get(&broker, "/readyz").0, 200);
 }
 
 /// Each right that is taken away is named, with the line that brings it back.
@@ -224,20 +266,12 @@ fn each_missing_right_is_named() {
     let silent = ["+client|id", "+script|exists"];
     let mut commands: Vec<&str> = commands.filter(|right| !silent.contains(right)).collect();
     commands.dedup();
-    let taken = commands
-        .iter()
-        .map(|right| (right.replacen('+', "-", 1), format!(" {right}")));
+    let taken = commands.iter().map(|right| (right.replacen('+', "-", 1), format!(" {right}")));
     let places = [
         ("resetkeys ~delay_broker_*", " ~redisson_delay_queue*"),
         ("resetkeys ~redisson_delay_queue*", " ~delay_broker_*"),
-        (
-            "resetchannels &delay_broker_heartbeat:*",
-            " &redisson_delay_queue_channel:*",
-        ),
-        (
-            "resetchannels &redisson_delay_queue_channel:*",
-            " &delay_broker_heartbeat:*",
-        ),
+        ("resetchannels &delay_broker_heartbeat:*", " &redisson_delay_queue_channel:*"),
+        ("resetchannels &redisson_delay_queue_channel:*", " &delay_broker_heartbeat:*"),
     ];
     let places = places.map(|(rule, word)| (rule.to_owned(), word.to_owned()));
     for (rule, word) in taken.chain(places) {
@@ -265,10 +299,7 @@ fn each_missing_right_is_named() {
     allow(&mut admin, "app", &["-hset"]);
     let mut client = broker.client();
     let answer = say(&mut client, "DQ.OFFER fresh 1h x").text();
-    assert!(
-        answer.starts_with("UNCERTAIN Redis stopped a script"),
-        "{answer}"
-    );
+    assert!(answer.starts_with("UNCERTAIN Redis stopped a script"), "{answer}");
     let answer = say(&mut client, "DQ.SIZE fresh");
     assert_eq!(answer, Value::Int(1));
     say(&mut admin, "CLIENT KILL USER app");
@@ -278,9 +309,7 @@ fn each_missing_right_is_named() {
     });
     allow(&mut admin, "app", &[]);
     say(&mut admin, "CLIENT KILL USER app");
-    eventually("ready again", || {
-        (get(&broker, "/readyz").0 == 200).then_some(())
-    });
+    eventually("ready again", || (get(&broker, "/readyz").0 == 200).then_some(()));
     delivers(&broker, &mut admin);
 }
 
@@ -292,10 +321,7 @@ fn refused_at_start() {
             &["--maxmemory", "1gb", "--maxmemory-policy", "allkeys-lru"][..],
             "eviction: maxmemory-policy is allkeys-lru",
         ),
-        (
-            &["--cluster-enabled", "yes"],
-            "mode: this Redis is a node of a cluster",
-        ),
+        (&["--cluster-enabled", "yes"], "mode: this Redis is a node of a cluster"),
         (
             &["--replicaof", "127.0.0.1 1", "--replica-read-only", "no"],
             "role: this Redis is a writable replica",
@@ -307,11 +333,7 @@ fn refused_at_start() {
         let (word, _) = line.split_once(':').unwrap();
         let broker = Broker::spawn(&redis.url(0), &[("redis.audit", "warn")]);
         assert_eq!(finding(&broker, word), 1.0);
-        assert!(
-            broker.log().contains(&line[word.len() + 2..]),
-            "{}",
-            broker.log()
-        );
+        broker.has_logged(&line[word.len() + 2..]);
         let broker = Broker::spawn(&redis.url(0), &[("redis.audit", "off")]);
         assert_eq!(finding(&broker, word), 0.0);
         assert!(!broker.log().contains("audit"), "{}", broker.log());
@@ -334,9 +356,7 @@ fn warned_of() {
         eventually(word, || (finding(&broker, word) == 1.0).then_some(()));
         let mut client = broker.client();
         let info = call(&mut client, &["INFO", "broker"]).text();
-        let line = info
-            .lines()
-            .find(|line| line.starts_with("audit_findings:"));
+        let line = info.lines().find(|line| line.starts_with("audit_findings:"));
         assert!(line.unwrap().contains(word), "{info}");
     }
 }
@@ -358,14 +378,10 @@ fn bad_later() {
     eventually("not ready", refuses);
     assert_eq!(finding(&broker, "eviction"), 1.0);
     let said = |line: &str| line.contains("ERROR") && line.contains("allkeys-lru");
-    eventually("and says why", || {
-        broker.log().lines().any(said).then_some(())
-    });
+    eventually("and says why", || broker.log().lines().any(said).then_some(()));
     say(&mut admin, "CONFIG SET maxmemory-policy noeviction");
     say(&mut admin, "CLIENT KILL TYPE normal");
-    eventually("ready again", || {
-        (get(&broker, "/readyz").0 == 200).then_some(())
-    });
+    eventually("ready again", || (get(&broker, "/readyz").0 == 200).then_some(()));
     assert_eq!(finding(&broker, "eviction"), 0.0);
 }
 
@@ -373,18 +389,11 @@ fn bad_later() {
 fn the_managed_redis_has_no_findings() {
     for (appendfsync, expected) in [("always", ""), ("everysec", "fsync")] {
         let dir = tempfile::tempdir().unwrap();
-        let args = [
-            "--data-dir",
-            dir.path().to_str().unwrap(),
-            "--managed-port",
-            "0",
-        ];
+        let args = ["--data-dir", dir.path().to_str().unwrap(), "--managed-port", "0"];
         let mut broker = Broker::with_args(&args, &[("managed.appendfsync", appendfsync)]);
         let mut client = broker.client();
         let info = call(&mut client, &["INFO", "broker"]).text();
-        let line = info
-            .lines()
-            .find_map(|line| line.strip_prefix("audit_findings:"));
+        let line = info.lines().find_map(|line| line.strip_prefix("audit_findings:"));
         // A machine busy with other things may take its time for a PING.
         let words = line.unwrap().split(',').filter(|word| *word != "latency");
         assert_eq!(words.collect::<String>(), expected, "{}", broker.log());
@@ -401,10 +410,7 @@ impl Certificates {
         let made = Certificates(tempfile::tempdir().unwrap());
         made.openssl("req -x509 -days 2 -subj /CN=ca -keyout ca.key -out ca.pem");
         for (name, more) in [
-            (
-                "server",
-                "-addext subjectAltName=DNS:localhost,IP:127.0.0.1",
-            ),
+            ("server", "-addext subjectAltName=DNS:localhost,IP:127.0.0.1"),
             ("client", "-addext keyUsage=digitalSignature"),
         ] {
             made.openssl(&format!(
@@ -419,21 +425,11 @@ impl Certificates {
     fn openssl(&self, words: &str) {
         let made = Command::new("openssl")
             .args(words.split_whitespace())
-            .args([
-                "-newkey",
-                "ec",
-                "-pkeyopt",
-                "ec_paramgen_curve:P-256",
-                "-nodes",
-            ])
+            .args(["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"])
             .current_dir(self.0.path())
             .output()
             .expect("openssl makes the certificates of this test");
-        assert!(
-            made.status.success(),
-            "{}",
-            String::from_utf8_lossy(&made.stderr)
-        );
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     }
 
     fn path(&self, name: &str) -> String {
@@ -485,11 +481,7 @@ fn tls_with_an_own_ca() {
             continue;
         }
         let broker = Broker::spawn(&format!("rediss://localhost:{port}"), settings);
-        assert!(
-            broker.log().contains("no known CA signed"),
-            "{}",
-            broker.log()
-        );
+        broker.has_logged("no known CA signed");
     }
 }
 
@@ -502,45 +494,28 @@ fn tls_with_a_client_certificate() {
     let [ca, cert, key, wrong] =
         ["ca.pem", "client.pem", "client.key", "server.key"].map(|name| certificates.path(name));
     let settings = |key| {
-        let files = [
-            ("tls_ca_file", &ca),
-            ("tls_cert_file", &cert),
-            ("tls_key_file", key),
-        ];
+        let files = [("tls_ca_file", &ca), ("tls_cert_file", &cert), ("tls_key_file", key)];
         files.map(|(name, path)| (format!("redis.{name}"), path.clone()))
     };
     fn borrowed(settings: &[(String, String)]) -> Vec<(&str, &str)> {
-        settings
-            .iter()
-            .map(|(key, value)| (key.as_str(), value.as_str()))
-            .collect()
+        settings.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
     }
     let broker = Broker::spawn(&url, &borrowed(&settings(&key)));
     delivers(&broker, &mut admin);
     say(&mut admin, "CLIENT KILL TYPE normal");
     delivers(&broker, &mut admin);
     let broker = Broker::spawn(&url, &borrowed(&settings(&key)[..1]));
-    assert!(
-        broker.log().contains("Redis asks for a certificate"),
-        "{}",
-        broker.log()
-    );
+    broker.has_logged("Redis asks for a certificate");
     for (settings, part) in [
-        (
-            &settings(&wrong)[..],
-            "redis.tls_key_file is not the key of redis.tls_cert_file",
-        ),
-        (&settings(&key)[..2], "needs redis.tls_key_file beside it"),
+        (&settings(&wrong)[..], "redis.tls_key_file is not the key of redis.tls_cert_file"),
+        (&settings(&key)[..2], "needs redis.tls_key_file as well"),
         (&settings(&cert)[..], "holds no private key"),
     ] {
         let text = refused(&url, &borrowed(settings));
         assert!(text.contains(part), "{text}");
     }
     let text = refused(&redis.url(0), &borrowed(&settings(&key)[..1]));
-    assert!(
-        text.contains("redis.tls_ca_file") && text.contains("TLS only"),
-        "{text}"
-    );
+    assert!(text.contains("redis.tls_ca_file") && text.contains("TLS only"), "{text}");
     let secret = std::fs::read_to_string(&key).unwrap();
     let secret = secret.lines().nth(1).unwrap();
     assert!(!broker.log().contains(secret));

@@ -12,11 +12,6 @@ fn killed_again_and_again_under_load() {
     eprintln!("{account:?}");
     let enough = account.kills_of_broker >= 3 && account.kills_of_redis >= 3;
     assert!(enough && account.acknowledged > 500, "{account:?}");
-    let broken = [
-        account.lost,
-        account.doubled,
-        account.after_cancel,
-        account.early,
-    ];
+    let broken = [account.lost, account.doubled, account.after_cancel, account.early];
     assert_eq!(broken, [0; 4], "{account:?}");
 }

@@ -13,7 +13,6 @@
 mod support;
 
 mod foreign;
-mod proxy;
 mod server;
 #[allow(dead_code)] // Tests of `ops` use it too.
 mod stage;
@@ -24,6 +23,7 @@ mod due;
 mod facts;
 mod faults;
 mod given;
+mod heads;
 mod kills;
 mod layout;
 mod managed;
@@ -32,7 +32,10 @@ mod no_list;
 mod pause;
 mod reload;
 mod restart;
+mod scheduler;
+mod search;
 mod settle;
 mod share;
 mod stop;
 mod wakeups;
+mod who;

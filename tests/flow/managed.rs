@@ -55,19 +55,11 @@ fn a_redis_of_its_own_comes_and_goes_with_the_broker_and_keeps_what_is_pending()
     broker.wait(SOON);
     let (mut broker, mut redis) = managed(&dir);
     take_due(&mut redis, "q", "over two restarts", due_of(&kept));
-    take_due(
-        &mut redis,
-        "q",
-        "just before the crash",
-        due_of(&acknowledged),
-    );
+    take_due(&mut redis, "q", "just before the crash", due_of(&acknowledged));
 
     // A second broker on the same directory is refused, by name.
     let second = run(&["--data-dir", dir.text(), "--managed-port", "0"]);
-    assert!(
-        second.contains("another delay-broker") && second.contains("--data-dir"),
-        "{second}"
-    );
+    assert!(second.contains("another delay-broker") && second.contains("--data-dir"), "{second}");
 
     // Its Redis dies: it is started again, and the broker goes on.
     let redis_pid = dir.pid().unwrap();
@@ -105,9 +97,7 @@ fn a_redis_that_hangs_is_left_alone() {
     }
     drop(stopped);
     let back = Instant::now();
-    eventually("delivered", || {
-        (list(&mut redis, "q") == ["due"]).then_some(())
-    });
+    eventually("delivered", || (list(&mut redis, "q") == ["due"]).then_some(()));
     assert!(back.elapsed() < ON_TIME, "{:?}", back.elapsed());
     assert_eq!(dir.pid(), Some(pid));
     assert_eq!(broker.log().matches("is started again").count(), 0);
@@ -135,9 +125,7 @@ fn a_redis_that_cannot_be_started_again_is_tried_again() {
     let reply = say(&mut client, "DQ.OFFER q 1h m").text();
     assert!(reply.starts_with("UNAVAILABLE "), "{reply}");
     drop(taken);
-    eventually("it is back", || {
-        (say(&mut client, "DQ.SIZE q") == Value::Int(1)).then_some(())
-    });
+    eventually("it is back", || (say(&mut client, "DQ.SIZE q") == Value::Int(1)).then_some(()));
 }
 
 /// The save of a stop is judged by its result.
@@ -151,9 +139,7 @@ fn a_redis_that_is_killed_at_the_stop_is_a_failure() {
     broker.signal("TERM");
     // Health is answered until nothing but Redis is left to be stopped.
     eventually("all but Redis has stopped", || {
-        Client::connect(broker.http_address())
-            .is_err()
-            .then_some(())
+        Client::connect(broker.http_address()).is_err().then_some(())
     });
     signal(pid, "KILL");
     assert_eq!(broker.wait(SOON).code(), Some(1));
@@ -166,20 +152,15 @@ fn a_redis_that_is_killed_at_the_stop_is_a_failure() {
 #[test]
 fn a_file_that_ends_in_the_middle() {
     let dir = DataDir::new();
-    for (end, left) in [
-        ("*3\r\n$3\r\nSET\r\n$5\r\nin th", true),
-        ("garbage\r\n", false),
-    ] {
+    for (end, left) in [("*3\r\n$3\r\nSET\r\n$5\r\nin th", true), ("garbage\r\n", false)] {
         let (mut broker, _) = managed(&dir);
         let mut client = broker.client();
         offer(&mut client, &["q", "1h", "kept"]);
         let size = say(&mut client, "DQ.SIZE q");
         broker.signal("TERM");
         assert!(broker.wait(SOON).success());
-        let mut file = std::fs::OpenOptions::new()
-            .append(true)
-            .open(append_only_file(dir.path()))
-            .unwrap();
+        let mut file =
+            std::fs::OpenOptions::new().append(true).open(append_only_file(dir.path())).unwrap();
         file.write_all(end.as_bytes()).unwrap();
         if left {
             let (mut broker, _) = managed(&dir);
@@ -188,10 +169,7 @@ fn a_file_that_ends_in_the_middle() {
             assert!(broker.wait(SOON).success());
         } else {
             let said = run(&["--data-dir", dir.text(), "--managed-port", "0"]);
-            assert!(
-                said.contains("ended at once") && said.contains("--fix"),
-                "{said}"
-            );
+            assert!(said.contains("ended at once") && said.contains("--fix"), "{said}");
         }
     }
 }
@@ -201,10 +179,7 @@ fn append_only_file(dir: &Path) -> PathBuf {
     let parts = std::fs::read_dir(dir.join("appendonlydir"));
     let parts = parts.into_iter().flatten().map(|part| part.unwrap().path());
     let incremental = |path: &PathBuf| path.to_string_lossy().ends_with(".incr.aof");
-    parts
-        .filter(incremental)
-        .max()
-        .unwrap_or_else(|| dir.join("appendonly.aof"))
+    parts.filter(incremental).max().unwrap_or_else(|| dir.join("appendonly.aof"))
 }
 
 /// A server whose files cannot grow beyond the limit in a file, as on a full disk.
@@ -253,10 +228,7 @@ fn a_full_disk_loses_nothing_that_was_acknowledged() {
         Value::Int(size) => Some(size),
         _ => None,
     });
-    assert!(
-        (stored..=stored + uncertain).contains(&size),
-        "{stored} {uncertain} {size}"
-    );
+    assert!((stored..=stored + uncertain).contains(&size), "{stored} {uncertain} {size}");
     eventually("offers are stored", || {
         let reply = call(&mut client, &["DQ.OFFER", "q", "1h", &payload]);
         matches!(reply, Value::Bulk(_)).then_some(())
@@ -269,18 +241,13 @@ fn a_full_disk_loses_nothing_that_was_acknowledged() {
 fn a_stop_on_a_full_disk_is_a_failure() {
     let (dir, program) = (DataDir::new(), DataDir::new());
     let script = limited(&program);
-    let more = [
-        ("managed.program", script.as_str()),
-        ("managed.appendfsync", "everysec"),
-    ];
+    let more = [("managed.program", script.as_str()), ("managed.appendfsync", "everysec")];
     let (mut broker, _) = managed_with(&dir, &[&more, &SHORT[..]].concat());
     let mut client = broker.client();
     let payload = "x".repeat(100_000);
     eventually("refused", || {
         let reply = call(&mut client, &["DQ.OFFER", "q", "1h", &payload]).text();
-        reply
-            .starts_with("UNAVAILABLE ")
-            .then(|| assert!(reply.contains("MISCONF"), "{reply}"))
+        reply.starts_with("UNAVAILABLE ").then(|| assert!(reply.contains("MISCONF"), "{reply}"))
     });
     broker.signal("TERM");
     assert_eq!(broker.wait(SOON).code(), Some(1));

@@ -33,9 +33,7 @@ struct Message {
 impl Model {
     /// By id or by name.
     fn find(&self, which: &str) -> Option<usize> {
-        self.pending
-            .iter()
-            .position(|m| m.id == which || m.name.as_deref() == Some(which))
+        self.pending.iter().position(|m| m.id == which || m.name.as_deref() == Some(which))
     }
 
     fn take(&mut self, which: &str) -> Option<Message> {
@@ -51,11 +49,7 @@ impl Model {
             return self.delivered.push(payload.to_owned());
         }
         let (id, name) = (id.to_owned(), name.map(str::to_owned));
-        self.pending.push(Message {
-            id,
-            name,
-            payload: payload.to_owned(),
-        });
+        self.pending.push(Message { id, name, payload: payload.to_owned() });
     }
 
     /// The same member with another time: it keeps its place, name and id bytes.
@@ -80,10 +74,9 @@ fn step(client: &mut Client, model: &mut Model, random: &mut Random, base: u64) 
     // A message that is pending, one that is gone, or a name.
     let which = match random.below(3) {
         0 => name.clone(),
-        1 if !model.pending.is_empty() => model.pending
-            [random.below(model.pending.len() as u64) as usize]
-            .id
-            .clone(),
+        1 if !model.pending.is_empty() => {
+            model.pending[random.below(model.pending.len() as u64) as usize].id.clone()
+        }
         _ if !model.ids.is_empty() => {
             model.ids[random.below(model.ids.len() as u64) as usize].clone()
         }
@@ -127,11 +120,7 @@ fn step(client: &mut Client, model: &mut Model, random: &mut Random, base: u64) 
                 model.offer(&reply.text(), Some(&name), payload, false);
             }
         }
-        50..=59 => assert_eq!(
-            reply.int(),
-            i64::from(model.take(&which).is_some()),
-            "{what}"
-        ),
+        50..=59 => assert_eq!(reply.int(), i64::from(model.take(&which).is_some()), "{what}"),
         60..=68 => {
             let most = if kind < 67 { 1 } else { usize::MAX };
             let mut removed = 0;
@@ -169,19 +158,11 @@ fn step(client: &mut Client, model: &mut Model, random: &mut Random, base: u64) 
         95 => assert_eq!(reply.elements()[3].int(), 0, "{what}"),
         93..=94 => {
             let there = model.pending.iter().any(|m| m.payload == payload);
-            assert_eq!(
-                reply.texts(),
-                [i32::from(there).to_string(), "0".into()],
-                "{what}"
-            );
+            assert_eq!(reply.texts(), [i32::from(there).to_string(), "0".into()], "{what}");
         }
         _ => {
             let wanted = model.find(&which).map(|place| model.pending[place].clone());
-            assert_eq!(
-                (reply != Value::Null).then(|| shown(&reply)),
-                wanted,
-                "{what}"
-            );
+            assert_eq!((reply != Value::Null).then(|| shown(&reply)), wanted, "{what}");
         }
     }
     what
@@ -193,11 +174,7 @@ fn shown(row: &Value) -> Message {
     let id = field("id").text();
     assert_eq!(field("due").text(), due_of(&id).to_string());
     let name = Some(field("name")).filter(|name| *name != Value::Null);
-    Message {
-        id,
-        name: name.map(|name| name.text()),
-        payload: field("payload").text(),
-    }
+    Message { id, name: name.map(|name| name.text()), payload: field("payload").text() }
 }
 
 /// Everything that can be seen of the queue is as the model says.
@@ -224,32 +201,19 @@ fn compare(stage: &mut Stage, client: &mut Client, model: &Model, keeps_list: bo
     assert_eq!(listed, wanted, "offer order");
     let mut names = say(redis, "HKEYS delay_broker_names:{q}").texts();
     names.sort();
-    let wanted: Vec<String> = model
-        .pending
-        .iter()
-        .filter_map(|m| m.name.clone())
-        .collect();
+    let wanted: Vec<String> = model.pending.iter().filter_map(|m| m.name.clone()).collect();
     assert_eq!(names, sorted(wanted), "names");
-    assert_eq!(
-        say(redis, "HLEN delay_broker_ids:{q}").int(),
-        names.len() as i64
-    );
+    assert_eq!(say(redis, "HLEN delay_broker_ids:{q}").int(), names.len() as i64);
 }
 
 #[test]
 fn random_operations_are_as_the_model_says() {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap()
-        .as_nanos() as u64;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
     let mut stage = Stage::new(&[]);
     let seeds = SEEDS.into_iter().chain([now]);
     for (seed, keeps_list) in seeds.flat_map(|seed| [(seed, true), (seed, false)]) {
         let word = if keeps_list { "on" } else { "off" };
-        say(
-            &mut stage.redis,
-            &format!("HSET delay_broker_queue:{{q}} order_list {word}"),
-        );
+        say(&mut stage.redis, &format!("HSET delay_broker_queue:{{q}} order_list {word}"));
         let mut client = stage.broker.client();
         let mut model = Model::default();
         let mut random = Random::new(seed);
@@ -269,10 +233,7 @@ fn random_operations_are_as_the_model_says() {
                 std::panic::resume_unwind(failure);
             }
         }
-        assert_eq!(
-            say(&mut client, "DQ.CLEAR q").int(),
-            model.pending.len() as i64
-        );
+        assert_eq!(say(&mut client, "DQ.CLEAR q").int(), model.pending.len() as i64);
         assert_eq!(list(&mut stage.redis, "redisson_delay_queue:{q}"), [""; 0]);
         say(&mut stage.redis, "DEL q");
     }

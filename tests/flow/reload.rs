@@ -36,10 +36,7 @@ impl Filed {
         std::fs::write(self.file(), text).unwrap();
         let before = self.broker.log().len();
         self.broker.signal("HUP");
-        let done = [
-            "SIGHUP: settings read again",
-            "the settings stay as they are",
-        ];
+        let done = ["SIGHUP: settings read again", "the settings stay as they are"];
         eventually("the settings are read", || {
             let log = self.broker.log().split_off(before);
             let ended = log.ends_with('\n') && done.iter().any(|end| log.contains(end));
@@ -53,19 +50,13 @@ fn what_needs_no_restart_is_in_effect_at_once() {
     let filed = Filed::start("[server]\npassword = \"old-4711\"\n");
     let broker = &filed.broker;
     let mut old = broker.client();
-    assert_eq!(
-        say(&mut old, "AUTH old-4711"),
-        Value::Simple("OK".to_owned())
-    );
+    assert_eq!(say(&mut old, "AUTH old-4711"), Value::Simple("OK".to_owned()));
     let mut outside = broker.client();
     let log = filed.reload(
         "[server]\npassword = \"new-4712\"\nclients_per_address_max = 3\n\
          disabled_commands = [\"dq.clear\"]\n[limits]\npayload_bytes_max = 5\n",
     );
-    let applied = log
-        .lines()
-        .filter(|line| line.contains(r#""message":"applied""#))
-        .count();
+    let applied = log.lines().filter(|line| line.contains(r#""message":"applied""#)).count();
     assert_eq!(applied, 4, "{log}");
     for part in [
         r#""key":"server.password","old":"(hidden)","new":"(hidden)""#,
@@ -92,16 +83,8 @@ fn what_needs_no_restart_is_in_effect_at_once() {
     assert!(reply.text().starts_with("DENIED "), "{reply:?}");
     // And back: what is not in the file any more has its default.
     let log = filed.reload("");
-    assert!(
-        log.contains(r#""key":"server.password","old":"(hidden)","new":"""#),
-        "{log}"
-    );
-    assert_eq!(
-        say(&mut broker.client(), "DQ.OFFER q 1h 123456")
-            .bytes()
-            .len(),
-        30
-    );
+    assert!(log.contains(r#""key":"server.password","old":"(hidden)","new":"""#), "{log}");
+    assert_eq!(say(&mut broker.client(), "DQ.OFFER q 1h 123456").bytes().len(), 30);
     assert!(filed.reload("").contains(r#""applied":0,"waiting":0"#));
 }
 
@@ -118,17 +101,12 @@ fn an_idle_time_holds_for_those_who_are_idle_already() {
 fn the_level_of_the_log_changes() {
     let filed = Filed::start("[log]\nlevel = \"info\"\n");
     let log = filed.reload("[log]\nlevel = \"error\"\n");
-    assert!(
-        log.contains(r#""key":"log.level","old":"info","new":"error""#),
-        "{log}"
-    );
+    assert!(log.contains(r#""key":"log.level","old":"info","new":"error""#), "{log}");
     std::fs::write(filed.file(), "[log]\nlevel = \"debug\"\n").unwrap();
     let before = filed.broker.log().len();
     filed.broker.signal("HUP");
     let level = || say(&mut filed.broker.client(), "CONFIG GET log.level").texts();
-    eventually("the level is another", || {
-        (level()[1] == "debug").then_some(())
-    });
+    eventually("the level is another", || (level()[1] == "debug").then_some(()));
     assert_eq!(filed.broker.log().len(), before, "{}", filed.broker.log());
     let log = filed.reload("[log]\nlevel = \"info\"\n");
     assert!(log.contains(r#""old":"debug","new":"info""#), "{log}");
@@ -141,25 +119,16 @@ fn what_needs_a_restart_is_named_and_stays() {
         "[redis]\nurl = \"redis://u:4711@localhost\"\n[managed]\nport = 1234\n\
          [scheduler]\ntransfer_ms_max = 3\n[server]\ngrace_s = 3\n",
     );
-    let warned: Vec<&str> = log
-        .lines()
-        .filter(|line| line.contains("\"WARN\""))
-        .collect();
+    let warned: Vec<&str> = log.lines().filter(|line| line.contains("\"WARN\"")).collect();
     // The URL is a flag here, which is stronger than the file.
     assert_eq!(warned.len(), 2, "{log}");
-    assert!(
-        warned[0].contains(r#""key":"managed.port","old":"7381","new":"1234""#),
-        "{log}"
-    );
+    assert!(warned[0].contains(r#""key":"managed.port","old":"7381","new":"1234""#), "{log}");
     assert!(warned[1].contains("scheduler.transfer_ms_max"), "{log}");
     assert!(log.contains(r#""applied":1,"waiting":2"#), "{log}");
     let mut client = filed.broker.client();
     let shown = say(&mut client, "CONFIG GET scheduler.transfer_ms_max").texts();
     assert_eq!(shown[1], "2");
-    assert_eq!(
-        say(&mut client, "CONFIG GET server.grace_s").texts()[1],
-        "3"
-    );
+    assert_eq!(say(&mut client, "CONFIG GET server.grace_s").texts()[1], "3");
 }
 
 #[test]
@@ -170,11 +139,7 @@ fn a_wrong_file_changes_nothing_and_says_all_that_is_wrong() {
         "[server]\nclients_max = 60\ngrace_s = -1\npasword = \"x-4711\"\n\
          [limits]\nqueues_max = 0\n",
     );
-    for key in [
-        "server.grace_s = -1",
-        "limits.queues_max = 0",
-        "server.pasword",
-    ] {
+    for key in ["server.grace_s = -1", "limits.queues_max = 0", "server.pasword"] {
         assert!(log.contains(&format!("SIGHUP: {key}")), "{key} in {log}");
     }
     assert!(!log.contains("4711"), "{log}");
@@ -183,10 +148,7 @@ fn a_wrong_file_changes_nothing_and_says_all_that_is_wrong() {
     eventually("it misses the file", || {
         filed.broker.log().contains("cannot be read").then_some(())
     });
-    assert_eq!(
-        say(&mut client, "CONFIG GET server.clients_max").texts()[1],
-        "50"
-    );
+    assert_eq!(say(&mut client, "CONFIG GET server.clients_max").texts()[1], "50");
 }
 
 /// New connections get the new certificate; the others go on.
@@ -211,11 +173,7 @@ fn a_renewed_certificate_needs_no_restart() {
     let first = identity.der();
     assert_eq!(old.shown(), first);
     authority.renew(&identity);
-    assert!(
-        filed
-            .reload(&settings("0"))
-            .contains(r#""certificates_read":true"#)
-    );
+    assert!(filed.reload(&settings("0")).contains(r#""certificates_read":true"#));
     assert_eq!(connect().shown(), identity.der());
     assert_ne!(identity.der(), first);
     assert_eq!(old.say("PING").unwrap(), "+PONG");
@@ -260,14 +218,9 @@ fn a_command_that_was_begun_is_read_by_the_limits_it_began_with() {
     let log = filed.reload(&format!("[limits]\n{small}"));
     assert!(log.contains(r#""applied":3,"waiting":0"#), "{log}");
     let large = "x".repeat(100_000);
-    client
-        .send_bytes(format!("$100000\r\n{large}\r\n").as_bytes())
-        .unwrap();
+    client.send_bytes(format!("$100000\r\n{large}\r\n").as_bytes()).unwrap();
     assert_eq!(client.read().unwrap().text(), large);
     let refused = client.call(&["ECHO", &large]).unwrap().text();
     let rule = "more bytes than limits.request_bytes_max, 65536";
-    assert_eq!(
-        refused,
-        format!("ERR Protocol error: invalid bulk length: {rule}")
-    );
+    assert_eq!(refused, format!("ERR Protocol error: invalid bulk length: {rule}"));
 }

@@ -30,13 +30,9 @@ fn a_broker_that_was_killed_is_followed_by_one_that_delivers_all_once() {
         stage.replace_broker(&[]);
     }
     let come = |stage: &mut Stage| {
-        (0..3)
-            .flat_map(|n| list(&mut stage.redis, &format!("q{n}")))
-            .collect::<Vec<_>>()
+        (0..3).flat_map(|n| list(&mut stage.redis, &format!("q{n}"))).collect::<Vec<_>>()
     };
-    eventually("all are delivered", || {
-        (come(&mut stage).len() >= wanted.len()).then_some(())
-    });
+    eventually("all are delivered", || (come(&mut stage).len() >= wanted.len()).then_some(()));
     assert_eq!(sorted(come(&mut stage)), sorted(wanted));
 }
 
@@ -45,49 +41,31 @@ fn a_redis_that_was_killed_and_is_back_delivers_all_once() {
     let mut server = Server::start();
     let broker = Broker::spawn(
         &server.url(),
-        &[
-            ("redis.call_timeout_ms", "300"),
-            ("redis.settle_timeout_ms", "300"),
-            NO_SCAN,
-        ],
+        &[("redis.call_timeout_ms", "300"), ("redis.settle_timeout_ms", "300"), NO_SCAN],
     );
     let mut client = broker.client();
     assert_eq!(get(&broker, "/readyz").0, 200);
     let (mut wanted, mut random) = (Vec::new(), Random::new(31));
     for n in 0..200 {
         let payload = format!("before-{n}");
-        offer(
-            &mut client,
-            &["q", &random.below(3_000).to_string(), &payload],
-        );
+        offer(&mut client, &["q", &random.below(3_000).to_string(), &payload]);
         wanted.push(payload);
     }
     server.kill();
-    eventually("not ready without Redis", || {
-        (get(&broker, "/readyz").0 == 503).then_some(())
-    });
+    eventually("not ready without Redis", || (get(&broker, "/readyz").0 == 503).then_some(()));
     assert_eq!(get(&broker, "/healthz").0, 200, "the process is well");
     for command in ["DQ.OFFER q 1 away", "DQ.SIZE q", "DQ.CLEAR q", "DQ.PAUSE q"] {
         let begun = Instant::now();
         let reply = say(&mut client, command).text();
         assert!(reply.starts_with("UNAVAILABLE "), "{command}: {reply}");
-        assert!(
-            begun.elapsed() < Duration::from_secs(3),
-            "{command} took {:?}",
-            begun.elapsed()
-        );
+        assert!(begun.elapsed() < Duration::from_secs(3), "{command} took {:?}", begun.elapsed());
     }
     assert_eq!(say(&mut client, "PING"), Value::Simple("PONG".into()));
     server.start_again();
-    eventually("ready again", || {
-        (get(&broker, "/readyz").0 == 200).then_some(())
-    });
+    eventually("ready again", || (get(&broker, "/readyz").0 == 200).then_some(()));
     for n in 0..50 {
         let payload = format!("after-{n}");
-        offer(
-            &mut client,
-            &["q", &random.below(500).to_string(), &payload],
-        );
+        offer(&mut client, &["q", &random.below(500).to_string(), &payload]);
         wanted.push(payload);
     }
     let mut redis = server.client();
@@ -102,10 +80,7 @@ fn a_redis_that_was_killed_and_is_back_delivers_all_once() {
 fn a_broker_without_its_redis_stops_when_asked() {
     for stops in [false, true] {
         let mut server = Server::start();
-        let settings = [
-            ("redis.call_timeout_ms", "500"),
-            ("redis.settle_timeout_ms", "500"),
-        ];
+        let settings = [("redis.call_timeout_ms", "500"), ("redis.settle_timeout_ms", "500")];
         let mut broker = Broker::spawn(&server.url(), &settings);
         let mut client = broker.client();
         offer(&mut client, &["q", "1h", "m"]);
@@ -114,15 +89,10 @@ fn a_broker_without_its_redis_stops_when_asked() {
         if !stops {
             server.kill();
         }
-        client
-            .send_bytes(&encode(&["DQ.OFFER", "q", "1", "m"]).repeat(100))
-            .unwrap();
+        client.send_bytes(&encode(&["DQ.OFFER", "q", "1", "m"]).repeat(100)).unwrap();
         client.send(&["DQ.SIZE", "q"]).unwrap();
         // What came before the signal is read before it.
-        assert_eq!(
-            say(&mut broker.client(), "PING"),
-            Value::Simple("PONG".into())
-        );
+        assert_eq!(say(&mut broker.client(), "PING"), Value::Simple("PONG".into()));
         broker.signal("TERM");
         for n in 0..101 {
             let text = client.read().unwrap().text();
@@ -138,9 +108,7 @@ fn a_broker_without_its_redis_stops_when_asked() {
 /// Publications of others are heard: nothing else could make the broker look in time.
 fn wake_ups_are_heard(server: &Server) {
     let mut redis = server.client();
-    eventually("subscribed", || {
-        (say(&mut redis, "PUBSUB NUMPAT").int() > 0).then_some(())
-    });
+    eventually("subscribed", || (say(&mut redis, "PUBSUB NUMPAT").int() > 0).then_some(()));
     let due = time_us(&mut redis) / 1_000 + 200;
     foreign::offer(&mut redis, "theirs", &due.to_string(), [7; 8], "heard");
     take_due(&mut redis, "theirs", "heard", due);
@@ -210,28 +178,18 @@ fn a_redis_that_stops_for_a_while_loses_and_doubles_nothing() {
             let stopped = Stopped::new(server.pid());
             // The stop itself is what is tested: it lasts so long, whatever happens meanwhile.
             let until = Instant::now() + Duration::from_millis(1_500);
-            eventually("the stop is over", || {
-                (Instant::now() > until).then_some(())
-            });
+            eventually("the stop is over", || (Instant::now() > until).then_some(()));
             drop(stopped);
             flow(&mut client);
             done.store(true, Ordering::SeqCst);
-            clients
-                .into_iter()
-                .map(|client| client.join().unwrap())
-                .collect()
+            clients.into_iter().map(|client| client.join().unwrap()).collect()
         });
         let all = |pick: fn(&Told) -> &Vec<String>| -> Vec<String> {
             told.iter().flat_map(|told| pick(told).clone()).collect()
         };
         let (stored, uncertain) = (all(|told| &told.stored), all(|told| &told.uncertain));
         let refused = all(|told| &told.refused);
-        eprintln!(
-            "{timeout}: {} {} {}",
-            stored.len(),
-            uncertain.len(),
-            refused.len()
-        );
+        eprintln!("{timeout}: {} {} {}", stored.len(), uncertain.len(), refused.len());
         let (mut redis, mut client) = (server.client(), broker.client());
         eventually("all are delivered", || {
             (say(&mut client, "DQ.SIZE q") == Value::Int(0)).then_some(())
@@ -240,30 +198,16 @@ fn a_redis_that_stops_for_a_while_loses_and_doubles_nothing() {
         let count = came.len();
         came.dedup();
         assert_eq!(count, came.len(), "something was delivered twice");
-        let missing: Vec<_> = stored
-            .iter()
-            .filter(|payload| came.binary_search(payload).is_err())
-            .collect();
-        assert!(
-            missing.is_empty(),
-            "acknowledged and never delivered: {missing:?}"
-        );
-        let wrong: Vec<_> = refused
-            .iter()
-            .filter(|payload| came.binary_search(payload).is_ok())
-            .collect();
+        let missing: Vec<_> =
+            stored.iter().filter(|payload| came.binary_search(payload).is_err()).collect();
+        assert!(missing.is_empty(), "acknowledged and never delivered: {missing:?}");
+        let wrong: Vec<_> =
+            refused.iter().filter(|payload| came.binary_search(payload).is_ok()).collect();
         assert!(wrong.is_empty(), "UNAVAILABLE and delivered: {wrong:?}");
         assert!(came.len() <= stored.len() + uncertain.len());
         match timeout {
-            "3000" => assert_eq!(
-                (uncertain.len(), refused.len()),
-                (0, 0),
-                "it was back in time"
-            ),
-            _ => assert!(
-                !uncertain.is_empty() || !refused.is_empty(),
-                "nothing was given up"
-            ),
+            "3000" => assert_eq!((uncertain.len(), refused.len()), (0, 0), "it was back in time"),
+            _ => assert!(!uncertain.is_empty() || !refused.is_empty(), "nothing was given up"),
         }
         wake_ups_are_heard(&server);
     }

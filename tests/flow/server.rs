@@ -4,7 +4,7 @@
 //! that only this process holds open.
 
 use crate::stage::eventually;
-use crate::support::broker::signal;
+pub use crate::support::process::Stopped;
 use crate::support::resp::Client;
 use std::net::TcpListener;
 use std::path::Path;
@@ -35,11 +35,7 @@ impl Server {
 
     /// With these arguments, now and whenever it is started again.
     pub fn with(args: &[&str]) -> Server {
-        let port = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut server = Server {
             dir: tempfile::tempdir().unwrap(),
             port,
@@ -62,10 +58,8 @@ impl Server {
             .spawn();
         self.running = Some(watchdog.unwrap());
         eventually("redis-server answers", || {
-            let reply = Client::connect(self.address())
-                .ok()?
-                .call(&["CONFIG", "GET", "dir"])
-                .ok()?;
+            let reply =
+                Client::connect(self.address()).ok()?.call(&["CONFIG", "GET", "dir"]).ok()?;
             (reply.texts().get(1)? == dir).then_some(())
         });
     }
@@ -90,10 +84,7 @@ impl Server {
     /// A signal by name to the server itself; it has to run.
     pub fn pid(&self) -> u32 {
         let info = self.client().call(&["INFO", "server"]).unwrap().text();
-        let line = info
-            .lines()
-            .find_map(|line| line.strip_prefix("process_id:"))
-            .unwrap();
+        let line = info.lines().find_map(|line| line.strip_prefix("process_id:")).unwrap();
         line.trim().parse().unwrap()
     }
 
@@ -113,21 +104,5 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
-    }
-}
-
-/// A process that does nothing until this is dropped.
-pub struct Stopped(u32);
-
-impl Stopped {
-    pub fn new(pid: u32) -> Stopped {
-        signal(pid, "STOP");
-        Stopped(pid)
-    }
-}
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        signal(self.0, "CONT");
     }
 }

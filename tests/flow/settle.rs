@@ -1,12 +1,12 @@
 //! A link that breaks around one call: what was applied is answered as if nothing had happened,
 //! what was not is repeated, and nothing is applied twice.
 
-use crate::proxy::{Break, Proxy};
-use crate::stage::{call, due_of, eventually, field_of, list, offer, say, take_due};
+use crate::stage::{SOON, call, due_of, eventually, field_of, list, offer, say, take_due};
 use crate::support::broker::Broker;
+use crate::support::proxy::{Break, Proxy};
 use crate::support::redis::{self, Redis};
-use crate::support::resp::{Client, Value};
-use delay_broker::store::script::TAKE;
+use crate::support::resp::{Client, Value, encode};
+use delay_broker::store::script::{TAKE, TRANSFER};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,35 +21,21 @@ fn set_up() -> Setting {
     let database = shared.fresh_database();
     let proxy = Proxy::start(shared.address());
     let broker = Broker::spawn(&format!("redis://{}/{database}", proxy.address()), &[]);
-    Setting {
-        broker,
-        proxy,
-        redis: shared.client(database),
-    }
+    Setting { broker, proxy, redis: shared.client(database) }
 }
 
 /// What is left in the queue, as (payload, name).
 fn pending(client: &mut Client, queue: &str) -> Vec<(String, String)> {
     let rows = call(client, &["DQ.PEEK", queue, "COUNT", "100"]);
     let field = |row: &Value, name: &str| field_of(row, name).unwrap().text();
-    rows.elements()
-        .iter()
-        .map(|row| (field(row, "payload"), field(row, "name")))
-        .collect()
+    rows.elements().iter().map(|row| (field(row, "payload"), field(row, "name"))).collect()
 }
 
 #[test]
 fn an_offer_whose_link_broke_is_settled_and_stored_once() {
-    let Setting {
-        broker,
-        proxy,
-        mut redis,
-    } = set_up();
+    let Setting { broker, proxy, mut redis } = set_up();
     let mut client = broker.client();
-    for (n, how) in [Break::Reply, Break::Request, Break::HalfReply]
-        .into_iter()
-        .enumerate()
-    {
+    for (n, how) in [Break::Reply, Break::Request, Break::HalfReply].into_iter().enumerate() {
         for (kind, more) in [("plain", &[][..]), ("named", &["NAME", "a name"])] {
             let payload = format!("needle-{n}-{kind}");
             let queue = format!("q-{n}-{kind}");
@@ -58,17 +44,10 @@ fn an_offer_whose_link_broke_is_settled_and_stored_once() {
             let args = [&[queue.as_str(), "1h", payload.as_str()], more].concat();
             let id = offer(&mut client, &args);
             assert_eq!(proxy.broken(), before + 1, "{how:?} {kind}");
-            assert_eq!(
-                call(&mut client, &["DQ.SIZE", &queue]),
-                Value::Int(1),
-                "{how:?} {kind}"
-            );
+            assert_eq!(call(&mut client, &["DQ.SIZE", &queue]), Value::Int(1), "{how:?} {kind}");
             let listed = format!("redisson_delay_queue:{{{queue}}}");
             assert_eq!(list(&mut redis, &listed).len(), 1, "{how:?} {kind}");
-            assert_eq!(
-                call(&mut client, &["DQ.CANCEL", &queue, &id]),
-                Value::Int(1)
-            );
+            assert_eq!(call(&mut client, &["DQ.CANCEL", &queue, &id]), Value::Int(1));
         }
     }
     // Many at once: one of the batch's messages is met, all of them are settled.
@@ -78,58 +57,36 @@ fn an_offer_whose_link_broke_is_settled_and_stored_once() {
         let mut commands = Vec::new();
         for n in 0..150 {
             let payload = format!("needle-{n};");
-            commands.extend(crate::support::resp::encode(&[
-                "DQ.OFFER", &queue, "1h", &payload,
-            ]));
+            commands.extend(encode(&["DQ.OFFER", &queue, "1h", &payload]));
         }
         client.send_bytes(&commands).unwrap();
         for n in 0..150 {
             let reply = client.read().unwrap();
             assert!(matches!(reply, Value::Bulk(_)), "{how:?} {n}: {reply:?}");
         }
-        assert_eq!(
-            call(&mut client, &["DQ.SIZE", &queue]),
-            Value::Int(150),
-            "{how:?}"
-        );
+        assert_eq!(call(&mut client, &["DQ.SIZE", &queue]), Value::Int(150), "{how:?}");
     }
 }
 
 /// Command, its reply in text, and what is pending after it. Each begins with `a` under the name
 /// `needle`, then `b`; the request is met by that name or by a word of its own.
-type Row = (
-    &'static str,
-    &'static str,
-    &'static [(&'static str, &'static str)],
-);
+type Row = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
 const COMMANDS: &[Row] = &[
     ("DQ.CANCEL $ needle", "1", &[("b", "")]),
     ("DQ.FIRE $ needle", "1", &[("b", "")]),
     ("DQ.REMOVE $ b-needle", "0", &[("a", "needle"), ("b", "")]),
-    (
-        "DQ.OFFER $ 2h c NAME needle",
-        "",
-        &[("b", ""), ("c", "needle")],
-    ),
-    (
-        "DQ.OFFER $ 3h c NAME needle NX",
-        "",
-        &[("a", "needle"), ("b", "")],
-    ),
+    ("DQ.OFFER $ 2h c NAME needle", "", &[("b", ""), ("c", "needle")]),
+    ("DQ.OFFER $ 3h c NAME needle NX", "", &[("a", "needle"), ("b", "")]),
     ("DQ.CLEAR $", "2", &[]),
     ("DQ.CONVERT $ LEGACY", "2", &[("a", "needle"), ("b", "")]),
-    ("DQ.POLL $", "", &[("b", "")]),
+    ("DQ.POLL $ COUNT 9", "", &[("b", "")]),
     ("DQ.PAUSE $", "OK", &[("a", "needle"), ("b", "")]),
 ];
 
 #[test]
 fn every_writing_command_is_applied_once_whatever_breaks() {
-    let Setting {
-        broker,
-        proxy,
-        redis: _redis,
-    } = set_up();
+    let Setting { broker, proxy, redis: _redis } = set_up();
     let mut client = broker.client();
     for how in [Break::Reply, Break::HalfReply, Break::Request] {
         for (n, (command, reply, left)) in COMMANDS.iter().enumerate() {
@@ -137,11 +94,7 @@ fn every_writing_command_is_applied_once_whatever_breaks() {
             offer(&mut client, &[&queue, "1h", "a", "NAME", "needle"]);
             offer(&mut client, &[&queue, "2h", "b"]);
             // Some carry nothing of their own but the queue, and the key of all writing calls.
-            let needle = if command.contains("needle") {
-                "needle"
-            } else {
-                "delay_broker_call"
-            };
+            let needle = if command.contains("needle") { "needle" } else { "delay_broker_call" };
             proxy.break_next(&[needle, &queue], how);
             let before = proxy.broken();
             let command = command.replace('$', &queue);
@@ -164,15 +117,10 @@ fn every_writing_command_is_applied_once_whatever_breaks() {
             }
             let left: Vec<(String, String)> = match command.starts_with("DQ.POLL") {
                 true => Vec::new(),
-                false => left
-                    .iter()
-                    .map(|(a, b)| (a.to_string(), b.to_string()))
-                    .collect(),
+                false => left.iter().map(|(a, b)| (a.to_string(), b.to_string())).collect(),
             };
             // What was fired goes its way a moment later.
-            eventually(&what, || {
-                (pending(&mut client, &queue) == left).then_some(())
-            });
+            eventually(&what, || (pending(&mut client, &queue) == left).then_some(()));
         }
     }
 }
@@ -180,11 +128,7 @@ fn every_writing_command_is_applied_once_whatever_breaks() {
 /// Where no order list is kept the call that takes is another, and as little is doubled.
 #[test]
 fn a_poll_without_order_list_is_applied_once_whatever_breaks() {
-    let Setting {
-        broker,
-        proxy,
-        mut redis,
-    } = set_up();
+    let Setting { broker, proxy, mut redis } = set_up();
     let mut client = broker.client();
     for how in [Break::Reply, Break::HalfReply, Break::Request] {
         let queue = format!("{how:?}");
@@ -194,7 +138,7 @@ fn a_poll_without_order_list_is_applied_once_whatever_breaks() {
         offer(&mut client, &[&queue, "1h", "b"]);
         proxy.break_next(&[TAKE.sha(), &queue], how);
         let before = proxy.broken();
-        let told = call(&mut client, &["DQ.POLL", &queue]);
+        let told = call(&mut client, &["DQ.POLL", &queue, "COUNT", "9"]);
         assert_eq!(proxy.broken(), before + 1, "{how:?}: {told:?}");
         match how {
             Break::Request => assert_eq!(told.texts(), ["a", "b"]),
@@ -208,11 +152,7 @@ fn a_poll_without_order_list_is_applied_once_whatever_breaks() {
 /// refused never, and what is uncertain at most once.
 #[test]
 fn links_that_break_again_and_again_lose_and_double_nothing() {
-    let Setting {
-        broker,
-        proxy,
-        mut redis,
-    } = set_up();
+    let Setting { broker, proxy, mut redis } = set_up();
     proxy.break_every("EVALSHA", 9);
     let told: Vec<(String, Value)> = thread::scope(|scope| {
         let offering = |who: usize| {
@@ -227,9 +167,7 @@ fn links_that_break_again_and_again_lose_and_double_nothing() {
             }
         };
         let clients: Vec<_> = (0..4).map(|who| scope.spawn(offering(who))).collect();
-        let all = clients
-            .into_iter()
-            .flat_map(|client| client.join().unwrap());
+        let all = clients.into_iter().flat_map(|client| client.join().unwrap());
         all.collect()
     });
     assert!(proxy.broken() > 10, "{} were broken", proxy.broken());
@@ -251,10 +189,7 @@ fn links_that_break_again_and_again_lose_and_double_nothing() {
         };
         stored += least;
         let times = times(payload);
-        assert!(
-            (least..=most).contains(&times),
-            "{payload} came {times} times: {reply:?}"
-        );
+        assert!((least..=most).contains(&times), "{payload} came {times} times: {reply:?}");
     }
     assert!(stored > 300, "only {stored} of 400 were acknowledged");
 }
@@ -264,20 +199,13 @@ fn links_that_break_again_and_again_lose_and_double_nothing() {
 /// within the time for settling.
 #[test]
 fn a_call_on_a_half_open_link_is_settled_on_another() {
-    let Setting {
-        broker,
-        proxy,
-        mut redis,
-    } = set_up();
+    let Setting { broker, proxy, mut redis } = set_up();
     let mut client = broker.client();
     offer(&mut client, &["named", "1h", "a", "NAME", "silent-needle"]);
     // The call is given up after 2 s and settled within another 2 s.
     let begun = Instant::now();
     proxy.break_next(&["silent-needle"], Break::Silence);
-    assert_eq!(
-        call(&mut client, &["DQ.CANCEL", "named", "silent-needle"]),
-        Value::Int(1)
-    );
+    assert_eq!(call(&mut client, &["DQ.CANCEL", "named", "silent-needle"]), Value::Int(1));
     proxy.break_next(&["silent-payload"], Break::Silence);
     offer(&mut client, &["q", "1h", "silent-payload"]);
     assert_eq!(call(&mut client, &["DQ.SIZE", "q"]), Value::Int(1));
@@ -285,20 +213,9 @@ fn a_call_on_a_half_open_link_is_settled_on_another() {
     proxy.break_next(&["late-payload"], Break::Late);
     let reply = call(&mut client, &["DQ.OFFER", "q", "1h", "late-payload"]).text();
     assert!(reply.starts_with("UNAVAILABLE "), "{reply}");
-    assert!(
-        begun.elapsed() < Duration::from_secs(12),
-        "{:?}",
-        begun.elapsed()
-    );
+    assert!(begun.elapsed() < Duration::from_secs(12), "{:?}", begun.elapsed());
     assert_eq!(proxy.broken(), 3);
     // Now it arrives, and is refused: whoever was told that it is not stored may rely on it.
-    let calls = |redis: &mut Client| {
-        let stats = say(redis, "INFO commandstats").text();
-        let line = stats
-            .lines()
-            .find(|line| line.starts_with("cmdstat_evalsha:"));
-        line.unwrap_or_default().to_owned()
-    };
     let before = calls(&mut redis);
     proxy.release();
     eventually("it arrives", || (calls(&mut redis) != before).then_some(()));
@@ -307,14 +224,44 @@ fn a_call_on_a_half_open_link_is_settled_on_another() {
     assert_eq!(call(&mut client, &["DQ.SIZE", "q"]), Value::Int(2));
 }
 
+/// How often Redis ran a script, as it says it.
+fn calls(redis: &mut Client) -> String {
+    let stats = say(redis, "INFO commandstats").text();
+    let line = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:"));
+    line.unwrap_or_default().to_owned()
+}
+
+/// A transfer that Redis comes to when its broker does not wait for it any more moves nothing: by
+/// then another Redis may be the master, and have delivered.
+#[test]
+fn a_transfer_that_arrives_late_moves_nothing() {
+    let own = Redis::spawn(&[]);
+    let proxy = Proxy::start(own.address());
+    let url = format!("redis://{}/0", proxy.address());
+    let mut broker = Broker::spawn(&url, &[("redis.call_timeout_ms", "300")]);
+    let mut redis = own.client(0);
+    let id = offer(&mut broker.client(), &["late", "500", "m"]);
+    proxy.break_next(&[TRANSFER.sha(), "late"], Break::Late);
+    eventually("it is held", || (proxy.broken() == 1).then_some(()));
+    broker.signal("KILL");
+    broker.wait(SOON);
+    eventually("nobody waits any more", || {
+        let time = say(&mut redis, "TIME");
+        let seconds: u64 = time.elements()[0].text().parse().unwrap();
+        (seconds * 1_000 > due_of(&id) + 2_000).then_some(())
+    });
+    let before = calls(&mut redis);
+    proxy.release();
+    eventually("it arrives", || (calls(&mut redis) != before).then_some(()));
+    assert_eq!(list(&mut redis, "late"), [] as [&str; 0]);
+    let pending = say(&mut redis, "ZCARD redisson_delay_queue_timeout:{late}");
+    assert_eq!(pending, Value::Int(1));
+}
+
 /// Every connection is dead at once, and new ones work: nobody is refused.
 #[test]
 fn links_that_are_all_half_open_are_made_anew() {
-    let Setting {
-        broker,
-        proxy,
-        mut redis,
-    } = set_up();
+    let Setting { broker, proxy, mut redis } = set_up();
     let mut client = broker.client();
     offer(&mut client, &["q", "500", "due"]);
     proxy.hold_old();
@@ -323,18 +270,138 @@ fn links_that_are_all_half_open_are_made_anew() {
     let took = begun.elapsed();
     assert!(took < Duration::from_millis(4_500), "{took:?}");
     let text = reply.text();
-    assert!(
-        matches!(reply, Value::Bulk(_)) || text.starts_with("UNAVAILABLE "),
-        "{reply:?}"
-    );
-    eventually("delivered", || {
-        (list(&mut redis, "q") == ["due"]).then_some(())
-    });
-    eprintln!(
-        "{reply:?} after {took:?}, delivered after {:?}",
-        begun.elapsed()
-    );
+    assert!(matches!(reply, Value::Bulk(_)) || text.starts_with("UNAVAILABLE "), "{reply:?}");
+    eventually("delivered", || (list(&mut redis, "q") == ["due"]).then_some(()));
+    eprintln!("{reply:?} after {took:?}, delivered after {:?}", begun.elapsed());
     let id = offer(&mut client, &["q", "100", "on time"]);
     call(&mut redis, &["DEL", "q"]);
     take_due(&mut redis, "q", "on time", due_of(&id));
+}
+
+/// The largest batch that the settings allow, whose reply has two values for each queue: all of it
+/// is settled.
+#[test]
+fn the_largest_batch_is_settled() {
+    const QUEUES: usize = 9_000;
+    let shared: &Redis = redis::shared();
+    let proxy = Proxy::start(shared.address());
+    let url = format!("redis://{}/{}", proxy.address(), shared.fresh_database());
+    let broker = Broker::spawn(
+        &url,
+        &[
+            ("offers.batch_messages_max", "10000"),
+            ("offers.second_call_from", "10000"),
+            ("offers.batch_bytes_max", "67108864"),
+            ("redis.call_timeout_ms", "60000"),
+            ("redis.settle_timeout_ms", "60000"),
+        ],
+    );
+    let mut client = broker.client();
+    // One is on its way, so that all the others gather for the next call.
+    proxy.hold_all();
+    client.send(&["DQ.OFFER", "first", "1h", "m"]).unwrap();
+    let mut other = broker.client();
+    let mut commands = Vec::new();
+    for n in 0..QUEUES {
+        let queue = format!("q{n}");
+        commands.extend(encode(&["DQ.OFFER", &queue, "1h", "needle"]));
+    }
+    client.send_bytes(&commands).unwrap();
+    eventually("all of them wait", || {
+        (broker_says(&mut other, "offers_waiting:") >= QUEUES).then_some(())
+    });
+    proxy.break_next(&["needle"], Break::Reply);
+    proxy.release();
+    for n in 0..=QUEUES {
+        let reply = client.read().unwrap();
+        assert!(matches!(reply, Value::Bulk(_)), "{n}: {reply:?}");
+    }
+    assert_eq!(proxy.broken(), 1);
+    for n in [0, QUEUES / 2, QUEUES - 1] {
+        assert_eq!(say(&mut client, &format!("DQ.SIZE q{n}")), Value::Int(1));
+    }
+}
+
+/// What somebody wrote into the keys of the calls stops nothing: other keys are used, and the log
+/// says so.
+#[test]
+fn calls_whose_keys_were_changed_go_on() {
+    let Setting { broker, proxy: _proxy, mut redis } = set_up();
+    let mut client = broker.client();
+    for garbage in [
+        &["SET", "$", "99999999999999999999"][..],
+        &["RPUSH", "$", "x"],
+        &["SET", "$", "9007199254740991 x"],
+    ] {
+        offer(&mut client, &["q", "1h", "before", "NAME", "n"]);
+        assert_eq!(say(&mut client, "DQ.CANCEL q n"), Value::Int(1));
+        let keys = call(&mut redis, &["KEYS", "delay_broker_call:*"]).texts();
+        assert!(keys.len() > 1, "{keys:?}");
+        for key in &keys {
+            call(&mut redis, &["DEL", key]);
+            let words: Vec<&str> =
+                garbage.iter().map(|word| if *word == "$" { key } else { *word }).collect();
+            call(&mut redis, &words);
+        }
+        let begun = Instant::now();
+        offer(&mut client, &["q", "1h", "after", "NAME", "n"]);
+        assert_eq!(say(&mut client, "DQ.CANCEL q n"), Value::Int(1));
+        assert!(begun.elapsed() < Duration::from_secs(1), "{garbage:?}");
+        // The log is written beside the replies.
+        eventually("two of the keys in the log", || {
+            let log = broker.log();
+            (keys.iter().filter(|key| log.contains(key.as_str())).count() >= 2).then_some(())
+        });
+    }
+}
+
+/// The second of two offers is gathered for the other lane, and the link breaks around the first:
+/// they are stored in their order, since the second waits until it is known what became of the
+/// first.
+#[test]
+fn offers_keep_their_order_when_a_link_breaks() {
+    let shared: &Redis = redis::shared();
+    let proxy = Proxy::start(shared.address());
+    let url = format!("redis://{}/{}", proxy.address(), shared.fresh_database());
+    let settings = [("offers.second_call_from", "1"), ("redis.call_timeout_ms", "10000")];
+    let broker = Broker::spawn(&url, &settings);
+    let mut client = broker.client();
+    let mut other = broker.client();
+    for how in [Break::Request, Break::Reply] {
+        for more in [&["NAME", "n"][..], &[]] {
+            let queue = format!("{how:?}-{}", more.len());
+            let offer = |payload: &str| {
+                let args = ["DQ.OFFER", &queue, "AT", "1999999999999", payload];
+                encode(&[&args, more].concat())
+            };
+            let broken = proxy.broken();
+            proxy.break_next(&["the-first"], how);
+            client.send_bytes(&offer("the-first")).unwrap();
+            eventually("it is broken", || (proxy.broken() > broken).then_some(()));
+            // No new connection until the second one is on its lane.
+            proxy.hold_all();
+            client.send_bytes(&offer("the-second")).unwrap();
+            eventually("it is on its lane", || {
+                (broker_says(&mut other, "offers_waiting:") == 0).then_some(())
+            });
+            proxy.release();
+            for _ in 0..2 {
+                let reply = client.read().unwrap();
+                assert!(matches!(reply, Value::Bulk(_)), "{queue}: {reply:?}");
+            }
+            let left = call(&mut client, &["DQ.POLL", &queue, "COUNT", "9"]).texts();
+            let wanted: &[&str] = match more {
+                [] => &["the-first", "the-second"],
+                _ => &["the-second"],
+            };
+            assert_eq!(left, wanted, "{queue}");
+        }
+    }
+}
+
+/// A number in INFO.
+fn broker_says(client: &mut Client, field: &str) -> usize {
+    let info = say(client, "INFO").text();
+    let line = info.lines().find_map(|line| line.strip_prefix(field));
+    line.unwrap().trim().parse().unwrap()
 }

@@ -32,12 +32,7 @@ impl Stage {
         let database = redis::shared().fresh_database();
         let url = redis::shared().url(database);
         let broker = Broker::spawn(&url, settings);
-        Stage {
-            broker,
-            redis: redis::shared().client(database),
-            url,
-            own: None,
-        }
+        Stage { broker, redis: redis::shared().client(database), url, own: None }
     }
 
     /// On a server of its own.
@@ -45,12 +40,7 @@ impl Stage {
         let own = Redis::spawn(&[]);
         let url = own.url(0);
         let broker = Broker::spawn(&url, settings);
-        Stage {
-            broker,
-            redis: own.client(0),
-            url,
-            own: Some(own),
-        }
+        Stage { broker, redis: own.client(0), url, own: Some(own) }
     }
 
     /// `host:port` of the server that is this stage's alone.
@@ -89,9 +79,7 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 
 /// One call that must not fail on the way; its reply may be an error.
 pub fn call(client: &mut Client, args: &[&str]) -> Value {
-    client
-        .call(args)
-        .unwrap_or_else(|error| panic!("{args:?}: {error}"))
+    client.call(args).unwrap_or_else(|error| panic!("{args:?}: {error}"))
 }
 
 /// Words of a command without blanks in its arguments.
@@ -118,9 +106,7 @@ pub fn due_of(id: &str) -> u64 {
 pub fn bytes_of(id: &str) -> Vec<u8> {
     let digits = id.rsplit_once('-').unwrap().1;
     let pairs = digits.as_bytes().chunks(2);
-    pairs
-        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
-        .collect()
+    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
 
 /// Redis's TIME in microseconds.
@@ -142,23 +128,23 @@ pub fn take(redis: &mut Client, queue: &str) -> (Vec<u8>, u64) {
     redis.send_bytes(&bytes).unwrap();
     let popped = redis.read().unwrap();
     let at = parse_time(&redis.read().unwrap());
-    let payload = popped
-        .elements()
-        .get(1)
-        .unwrap_or_else(|| panic!("nothing came to {queue}"));
+    let payload = popped.elements().get(1).unwrap_or_else(|| panic!("nothing came to {queue}"));
     (payload.bytes(), at)
 }
 
 /// Takes one message that must be this one: not before `due` by Redis's clock, and on time.
 pub fn take_due(redis: &mut Client, queue: &str, payload: &str, due_ms: u64) {
+    assert_eq!(take_one_due(redis, queue, due_ms), payload);
+}
+
+/// Takes whichever message is next: not before `due` by Redis's clock, and on time.
+pub fn take_one_due(redis: &mut Client, queue: &str, due_ms: u64) -> String {
     let (taken, at) = take(redis, queue);
-    assert_eq!(String::from_utf8_lossy(&taken), payload);
-    assert!(
-        at >= due_ms * 1_000,
-        "{payload} is early: due {due_ms} ms, taken at {at} us"
-    );
+    let payload = String::from_utf8_lossy(&taken).into_owned();
+    assert!(at >= due_ms * 1_000, "{payload} is early: due {due_ms} ms, taken at {at} us");
     let late = Duration::from_micros(at - due_ms * 1_000);
     assert!(late < ON_TIME, "{payload} is late by {late:?}");
+    payload
 }
 
 /// Everything in a list.
@@ -183,10 +169,7 @@ pub fn info(broker: &mut Client, queue: &str, field: &str) -> Value {
 /// A field of a map, as RESP2 and RESP3 show maps.
 pub fn field_of(map: &Value, field: &str) -> Option<Value> {
     match map {
-        Value::Map(pairs) => pairs
-            .iter()
-            .find(|(key, _)| key.text() == field)
-            .map(|p| p.1.clone()),
+        Value::Map(pairs) => pairs.iter().find(|(key, _)| key.text() == field).map(|p| p.1.clone()),
         other => other
             .elements()
             .chunks(2)
@@ -199,11 +182,7 @@ pub fn field_of(map: &Value, field: &str) -> Option<Value> {
 pub fn get(broker: &Broker, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(broker.http_address()).unwrap();
     stream.set_read_timeout(Some(SOON)).unwrap();
-    write!(
-        stream,
-        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-    )
-    .unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     let status = text.split(' ').nth(1).unwrap().parse().unwrap();
@@ -215,9 +194,7 @@ pub fn get(broker: &Broker, path: &str) -> (u16, String) {
 pub fn metric(broker: &Broker, series: &str) -> f64 {
     let (status, body) = get(broker, "/metrics");
     assert_eq!(status, 200, "{body}");
-    let line = body
-        .lines()
-        .find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    let line = body.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
     line.map_or(0.0, |number| number.parse().unwrap())
 }
 

@@ -28,26 +28,13 @@ fn what_was_read_is_answered_before_the_end() {
                     .then_some(())
             });
             stage.broker.signal("TERM");
-            clients
-                .into_iter()
-                .map(|client| client.join().unwrap())
-                .collect()
+            clients.into_iter().map(|client| client.join().unwrap()).collect()
         });
         assert!(stage.broker.wait(SOON).success(), "round {round}");
-        let stored = call(
-            &mut stage.redis,
-            &["ZCARD", "redisson_delay_queue_timeout:{q}"],
-        )
-        .int();
+        let stored = call(&mut stage.redis, &["ZCARD", "redisson_delay_queue_timeout:{q}"]).int();
         let answered: u64 = counts.iter().sum();
-        assert_eq!(
-            answered, stored as u64,
-            "round {round}: ids given and messages stored"
-        );
-        assert!(
-            answered > 0 && answered < 300_000,
-            "round {round}: {answered}"
-        );
+        assert_eq!(answered, stored as u64, "round {round}: ids given and messages stored");
+        assert!(answered > 0 && answered < 300_000, "round {round}: {answered}");
     }
 }
 
@@ -95,11 +82,7 @@ fn replies_reach_a_client_that_is_slow_to_take_them() {
         while std::io::Write::write_all(&mut sending, &command.repeat(100)).is_ok() {}
     });
     let stored = |stage: &mut Stage| {
-        call(
-            &mut stage.redis,
-            &["ZCARD", "redisson_delay_queue_timeout:{q}"],
-        )
-        .int()
+        call(&mut stage.redis, &["ZCARD", "redisson_delay_queue_timeout:{q}"]).int()
     };
     // Until the replies are too many to be taken, and so nothing more is read.
     let (mut before, mut since) = (0, Instant::now());
@@ -114,9 +97,7 @@ fn replies_reach_a_client_that_is_slow_to_take_them() {
     while eventually("more is stored, or nothing for a while", &mut goes_on) {}
     stage.broker.signal("TERM");
     eventually("no new clients", || {
-        std::net::TcpStream::connect(stage.broker.address())
-            .is_err()
-            .then_some(())
+        std::net::TcpStream::connect(stage.broker.address()).is_err().then_some(())
     });
     let mut ids = 0;
     while let Ok(reply) = client.read() {
@@ -132,14 +113,10 @@ fn replies_reach_a_client_that_is_slow_to_take_them() {
 #[test]
 fn a_client_that_has_said_everything_still_hears_the_answers() {
     let stage = Stage::new(&[]);
-    for (n, commands) in ["DQ.OFFER q 1h m", "DQ.OFFER q 1h m\r\nDQ.SIZE q"]
-        .into_iter()
-        .enumerate()
+    for (n, commands) in ["DQ.OFFER q 1h m", "DQ.OFFER q 1h m\r\nDQ.SIZE q"].into_iter().enumerate()
     {
         let mut client = stage.broker.client();
-        client
-            .send_bytes(format!("{commands}\r\n").as_bytes())
-            .unwrap();
+        client.send_bytes(format!("{commands}\r\n").as_bytes()).unwrap();
         client.stream().shutdown(std::net::Shutdown::Write).unwrap();
         assert!(matches!(client.read().unwrap(), Value::Bulk(_)));
         let rest = client.read_to_end().unwrap();
@@ -152,16 +129,8 @@ pub fn run(args: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_delay-broker"))
         .args(["--log", "error"])
         .args(args)
-        .args(if args.contains(&"--listen") {
-            &[][..]
-        } else {
-            &["--listen", "127.0.0.1:0"]
-        })
-        .args(if args.contains(&"--http") {
-            &[][..]
-        } else {
-            &["--http", "127.0.0.1:0"]
-        })
+        .args(if args.contains(&"--listen") { &[][..] } else { &["--listen", "127.0.0.1:0"] })
+        .args(if args.contains(&"--http") { &[][..] } else { &["--http", "127.0.0.1:0"] })
         .output()
         .unwrap();
     assert!(!output.status.success(), "{args:?} did not fail");
@@ -171,10 +140,8 @@ pub fn run(args: &[&str]) -> String {
 #[test]
 fn a_port_that_is_taken_is_named_with_the_flag_that_chooses_another() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (address, port) = (
-        taken.local_addr().unwrap().to_string(),
-        taken.local_addr().unwrap().port(),
-    );
+    let (address, port) =
+        (taken.local_addr().unwrap().to_string(), taken.local_addr().unwrap().port());
     let port = port.to_string();
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().to_str().unwrap();
@@ -182,16 +149,10 @@ fn a_port_that_is_taken_is_named_with_the_flag_that_chooses_another() {
     for (args, flag) in [
         (&["--redis", redis, "--listen", &address][..], "--listen"),
         (&["--redis", redis, "--http", &address], "--http"),
-        (
-            &["--data-dir", dir, "--managed-port", &port],
-            "--managed-port",
-        ),
+        (&["--data-dir", dir, "--managed-port", &port], "--managed-port"),
     ] {
         let said = run(args);
-        assert!(
-            said.contains(&port) && said.contains(flag) && said.contains("taken"),
-            "{said}"
-        );
+        assert!(said.contains(&port) && said.contains(flag) && said.contains("taken"), "{said}");
     }
 }
 
@@ -200,9 +161,7 @@ fn held_up(server: &Server, broker: &Broker, command: &str) -> (Stopped, Client)
     assert_eq!(say(&mut broker.client(), "DQ.SIZE q").int(), 0);
     let stopped = Stopped::new(server.pid());
     let mut client = broker.client();
-    client
-        .send(&command.split(' ').collect::<Vec<_>>())
-        .unwrap();
+    client.send(&command.split(' ').collect::<Vec<_>>()).unwrap();
     let name = command.split(' ').next().unwrap().to_lowercase();
     let mut watching = broker.client();
     eventually("the command is under way", || {
@@ -234,10 +193,7 @@ fn idle_clients_are_closed_while_commands_under_way_are_answered() {
     assert_eq!(silent.read_to_end(&mut Vec::new()).unwrap(), 0);
     assert!(encrypted.line().is_err());
     for address in [broker.address(), broker.tls_address()] {
-        assert!(
-            TcpStream::connect(address).is_err(),
-            "nobody listens any more"
-        );
+        assert!(TcpStream::connect(address).is_err(), "nobody listens any more");
     }
     drop(stopped);
     assert_eq!(client.read().unwrap().bytes().len(), 30);
@@ -257,17 +213,11 @@ fn a_redis_that_hangs_holds_the_stop_up_for_the_grace_time_only() {
     broker.signal("TERM");
     assert!(broker.wait(SOON).success());
     let took = since.elapsed();
-    assert!(
-        took >= Duration::from_secs(1) && took < Duration::from_secs(6),
-        "{took:?}"
-    );
+    assert!(took >= Duration::from_secs(1) && took < Duration::from_secs(6), "{took:?}");
     assert!(client.read().is_err());
     let log = broker.log();
     let said = r#""clients":1,"commands":1,"offers_waiting":0,"transfers":0"#;
-    assert!(
-        log.contains("the grace time ended") && log.contains(said),
-        "{log}"
-    );
+    assert!(log.contains("the grace time ended") && log.contains(said), "{log}");
 }
 
 /// Its own Redis too: it is left for the next start.
@@ -281,16 +231,8 @@ fn its_own_redis_that_hangs_is_left_behind_at_the_end_of_the_grace_time() {
     let since = Instant::now();
     broker.signal("TERM");
     assert_eq!(broker.wait(SOON).code(), Some(1));
-    assert!(
-        since.elapsed() < Duration::from_secs(8),
-        "{:?}",
-        since.elapsed()
-    );
-    assert!(
-        broker.log().contains("it keeps running"),
-        "{}",
-        broker.log()
-    );
+    assert!(since.elapsed() < Duration::from_secs(8), "{:?}", since.elapsed());
+    assert!(broker.log().contains("it keeps running"), "{}", broker.log());
     drop(stopped);
     // What it was told it does now.
     eventually("it has stopped", || is_gone(redis_pid).then_some(()));
@@ -314,9 +256,7 @@ fn a_second_signal_ends_it_at_once_and_leaves_its_redis_to_the_next() {
             list.contains("cmd=dq.size").then_some(())
         });
         broker.signal(signal);
-        eventually("it stops", || {
-            TcpStream::connect(broker.address()).is_err().then_some(())
-        });
+        eventually("it stops", || TcpStream::connect(broker.address()).is_err().then_some(()));
         broker.signal(signal);
         assert_eq!(broker.wait(SOON).code(), Some(code));
         drop(stopped);
@@ -326,5 +266,53 @@ fn a_second_signal_ends_it_at_once_and_leaves_its_redis_to_the_next() {
         assert_eq!(say(&mut next.client(), "DQ.SIZE q").int(), before + 1);
         next.signal("TERM");
         assert!(next.wait(SOON).success());
+    }
+}
+
+/// How a client leaves.
+#[derive(Clone, Copy, Debug)]
+enum Leave {
+    /// The end of what it sends, as of a program that exits.
+    Close,
+    /// A reset, as of a program that is killed with replies unread.
+    Reset,
+}
+
+#[test]
+fn a_client_that_leaves_while_its_command_is_under_way_is_gone_at_once() {
+    let server = Server::start();
+    // Far beyond the deadline of this test.
+    let broker = Broker::spawn(&server.url(), &[("redis.call_timeout_ms", "60000")]);
+    let mut watching = broker.client();
+    for command in ["DQ.SIZE q", "DQ.CLEAR q", "DQ.OFFER q 1h m", "DQ.PEEK q"] {
+        for leave in [Leave::Close, Leave::Reset] {
+            eventually("Redis answers", || {
+                say(&mut watching, "DQ.SIZE q").text().parse::<u8>().ok()
+            });
+            let _stopped = Stopped::new(server.pid());
+            let mut client = broker.client();
+            let port = format!(":{} ", client.stream().local_addr().unwrap().port());
+            client.send(&command.split(' ').collect::<Vec<_>>()).unwrap();
+            // What is behind it in the pipeline changes nothing.
+            client.send(&["PING"]).unwrap();
+            let mut clients = |shown: bool| {
+                let list = say(&mut watching, "CLIENT LIST").text();
+                let info = say(&mut watching, "INFO clients").text();
+                let of_it = |line: &&str| line.contains(&port);
+                let line = list.lines().find(of_it).map(|line| !line.contains("cmd=NULL"));
+                let counted = if shown { 2 } else { 1 };
+                let counts = info.contains(&format!("connected_clients:{counted}\r\n"));
+                (line == shown.then_some(true) && counts).then_some(())
+            };
+            eventually("the command is under way", || clients(true));
+            if let Leave::Reset = leave {
+                let socket = socket2::SockRef::from(client.stream());
+                socket.set_linger(Some(Duration::ZERO)).unwrap();
+            }
+            drop(client);
+            let since = Instant::now();
+            eventually("it is gone", || clients(false));
+            assert!(since.elapsed() < Duration::from_secs(5), "{command}, {leave:?}");
+        }
     }
 }

@@ -18,26 +18,13 @@ fn due_in(stage: &mut Stage, ms: u64) -> u64 {
 fn a_queue_of_others_is_found_by_its_publication() {
     let mut stage = Stage::new(&[NO_SCAN]);
     // The second queue has an earlier message published while the first head waits.
-    for (queue, delays) in [
-        ("published-1", &[300][..]),
-        ("published-2", &[30_000, 400, 500]),
-    ] {
+    for (queue, delays) in [("published-1", &[300][..]), ("published-2", &[30_000, 400, 500])] {
         let due: Vec<u64> = delays.iter().map(|ms| due_in(&mut stage, *ms)).collect();
         for (n, due) in due.iter().enumerate() {
             let id = [n as u8 + 1; 8];
-            foreign::offer(
-                &mut stage.redis,
-                queue,
-                &due.to_string(),
-                id,
-                &due.to_string(),
-            );
+            foreign::offer(&mut stage.redis, queue, &due.to_string(), id, &due.to_string());
         }
-        for due in due
-            .into_iter()
-            .filter(|due| due - delays[0] < 20_000)
-            .skip(delays.len() / 3)
-        {
+        for due in due.into_iter().filter(|due| due - delays[0] < 20_000).skip(delays.len() / 3) {
             take_due(&mut stage.redis, queue, &due.to_string(), due);
         }
     }
@@ -50,20 +37,8 @@ fn a_queue_of_others_is_found_without_any_publication() {
     stage.broker.signal("KILL");
     stage.broker.wait(SOON);
     let due = due_in(&mut stage, 1_500);
-    write(
-        &mut stage.redis,
-        "before",
-        &due.to_string(),
-        &modern([1; 8], b"modern"),
-        true,
-    );
-    write(
-        &mut stage.redis,
-        "be{fo}re",
-        &due.to_string(),
-        &legacy([1; 8], b"legacy"),
-        false,
-    );
+    write(&mut stage.redis, "before", &due.to_string(), &modern([1; 8], b"modern"), true);
+    write(&mut stage.redis, "be{fo}re", &due.to_string(), &legacy([1; 8], b"legacy"), false);
     stage.broker = stage.another(&[]);
     take_due(&mut stage.redis, "before", "modern", due);
     take_due(&mut stage.redis, "be{fo}re", "legacy", due);
@@ -73,13 +48,7 @@ fn a_queue_of_others_is_found_without_any_publication() {
     let mut client = stage.broker.client();
     offer(&mut client, &["behind", "1h", "later"]);
     let due = due_in(&mut stage, 0);
-    write(
-        &mut stage.redis,
-        "behind",
-        &due.to_string(),
-        &modern([2; 8], b"overdue"),
-        true,
-    );
+    write(&mut stage.redis, "behind", &due.to_string(), &modern([2; 8], b"overdue"), true);
     let (payload, at) = take(&mut stage.redis, "behind");
     assert_eq!(payload, b"overdue");
     let late = Duration::from_micros(at - due * 1_000);
@@ -106,20 +75,11 @@ fn scores_that_are_no_times() {
     .into_iter()
     .enumerate()
     {
-        write(
-            &mut stage.redis,
-            queue,
-            score,
-            &modern([n as u8; 8], payload.as_bytes()),
-            listed,
-        );
+        write(&mut stage.redis, queue, score, &modern([n as u8; 8], payload.as_bytes()), listed);
     }
     call(&mut stage.redis, &["PUBLISH", &keys(queue).channel, "-5"]);
     let mut came = delivered(&mut stage.redis, queue, 2);
-    assert_eq!(
-        crate::stage::sorted(came.split_off(0)),
-        ["before all", "negative"]
-    );
+    assert_eq!(crate::stage::sorted(came.split_off(0)), ["before all", "negative"]);
     call(&mut stage.redis, &["DEL", queue]);
     let (payload, at) = take(&mut stage.redis, queue);
     assert_eq!(payload, b"fraction");
@@ -155,9 +115,7 @@ fn on_time_without_the_subscription_and_after_it_is_back() {
     // Trying again must not become a storm.
     let connections = |stage: &mut Stage| {
         let info = say(&mut stage.redis, "INFO stats").text();
-        let line = info
-            .lines()
-            .find_map(|line| line.strip_prefix("total_connections_received:"));
+        let line = info.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
         line.unwrap().trim().parse::<u64>().unwrap()
     };
     let before = connections(&mut stage);
@@ -167,14 +125,10 @@ fn on_time_without_the_subscription_and_after_it_is_back() {
     assert!(made < 100, "{made} connections in half a second");
 
     say(&mut stage.redis, "ACL SETUSER default +psubscribe");
-    eventually("subscribed again", || {
-        (patterns(&mut stage) > 0).then_some(())
-    });
+    eventually("subscribed again", || (patterns(&mut stage) > 0).then_some(()));
     stage.replace_broker(&[NO_SCAN]);
     say(&mut stage.redis, "CLIENT KILL TYPE pubsub");
-    eventually("subscribed again", || {
-        (patterns(&mut stage) > 0).then_some(())
-    });
+    eventually("subscribed again", || (patterns(&mut stage) > 0).then_some(()));
     let due = due_in(&mut stage, 300);
     foreign::offer(&mut stage.redis, "q", &due.to_string(), [2; 8], "heard");
     take_due(&mut stage.redis, "q", "heard", due);
@@ -190,14 +144,8 @@ fn what_was_published_while_the_subscription_was_away_is_found_when_it_is_back()
     let names = keys("unheard");
     let member = modern([1; 8], b"m");
     let score = due.to_string();
-    stage
-        .redis
-        .call(&[b"ZADD", names.timeout.as_bytes(), score.as_bytes(), &member])
-        .unwrap();
-    say(
-        &mut stage.redis,
-        &format!("PUBLISH {} {due}", names.channel),
-    );
+    stage.redis.call(&[b"ZADD", names.timeout.as_bytes(), score.as_bytes(), &member]).unwrap();
+    say(&mut stage.redis, &format!("PUBLISH {} {due}", names.channel));
     let done = say(&mut stage.redis, "EXEC");
     assert_eq!(done.elements()[2], Value::Int(0), "nobody heard: {done:?}");
     take_due(&mut stage.redis, "unheard", "m", due);
@@ -214,12 +162,7 @@ fn on_time_after_the_scripts_were_flushed() {
         say(&mut stage.redis, "SCRIPT FLUSH");
         let mut commands = Vec::new();
         for n in 0..200 {
-            commands.extend(crate::support::resp::encode(&[
-                "DQ.OFFER",
-                "p",
-                "5",
-                &n.to_string(),
-            ]));
+            commands.extend(crate::support::resp::encode(&["DQ.OFFER", "p", "5", &n.to_string()]));
         }
         client.send_bytes(&commands).unwrap();
         say(&mut stage.redis, "SCRIPT FLUSH");
@@ -234,13 +177,7 @@ fn on_time_after_the_scripts_were_flushed() {
         assert_eq!(sorted(came), sorted(wanted), "round {round}");
         call(&mut stage.redis, &["DEL", "p"]);
     }
-    for command in [
-        "DQ.SIZE q",
-        "DQ.CLEAR q",
-        "DQ.POLL q",
-        "DQ.REMOVE q m",
-        "DQ.INFO q",
-    ] {
+    for command in ["DQ.SIZE q", "DQ.CLEAR q", "DQ.POLL q", "DQ.REMOVE q m", "DQ.INFO q"] {
         say(&mut stage.redis, "SCRIPT FLUSH");
         let reply = say(&mut client, command);
         assert!(!matches!(reply, Value::Error(_)), "{command}: {reply:?}");
@@ -257,13 +194,7 @@ fn a_thousand_queues_of_others_are_found_at_the_start() {
     let due = due_in(&mut stage, 1_500);
     for n in 0..1_000 {
         let member = modern([1; 8], n.to_string().as_bytes());
-        write(
-            &mut stage.redis,
-            &format!("queue-{n}"),
-            &due.to_string(),
-            &member,
-            n % 2 == 0,
-        );
+        write(&mut stage.redis, &format!("queue-{n}"), &due.to_string(), &member, n % 2 == 0);
     }
     stage.broker = stage.another(&[NO_SCAN]);
     for n in (0..1_000).rev() {

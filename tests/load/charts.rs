@@ -3,7 +3,7 @@
 //! Knows no row and no file. Keeps: each bar has its figure as text, each axis its unit.
 
 use crate::figures::Curve;
-use crate::report::{grouped, ratio, shown};
+use crate::report::{grouped, ratio};
 use crate::svg::{Anchor, FAINT, GRID, INK, Svg};
 
 const BROKER: &str = "#0969da";
@@ -45,11 +45,7 @@ const GAP: f64 = 18.0;
 impl Bars {
     pub fn svg(&self) -> String {
         let bars = |entry: &Entry| if entry.other.is_some() { 2.0 } else { 1.0 };
-        let tall: f64 = self
-            .entries
-            .iter()
-            .map(|e| bars(e) * (BAR + 2.0) + GAP)
-            .sum();
+        let tall: f64 = self.entries.iter().map(|e| bars(e) * (BAR + 2.0) + GAP).sum();
         let bottom = TOP + tall;
         let mut svg = Svg::new(WIDTH, bottom + 34.0);
         svg.text((20.0, 32.0), Anchor::Start, 17, INK, self.title);
@@ -81,13 +77,8 @@ impl Bars {
                     text += &format!("  ({})", times(entry.broker / other));
                 }
                 // Beside the line of the aim, if that is where it would stand.
-                let aim = entry
-                    .aim
-                    .map(|aim| axis.at(aim))
-                    .filter(|aim| *aim >= end - 4.0);
-                let near = aim
-                    .filter(|aim| *aim < end + 110.0)
-                    .map_or(end, |aim| aim.max(end));
+                let aim = entry.aim.map(|aim| axis.at(aim)).filter(|aim| *aim >= end - 4.0);
+                let near = aim.filter(|aim| *aim < end + 110.0).map_or(end, |aim| aim.max(end));
                 svg.text((near + 7.0, y + 13.0), Anchor::Start, 12, INK, &text);
                 y += BAR + 2.0;
             }
@@ -107,12 +98,7 @@ impl Bars {
             .flat_map(|entry| [Some(entry.broker), entry.other, entry.aim])
             .flatten()
             .fold(0.0, f64::max);
-        Axis {
-            spacing: self.spacing,
-            most,
-            from: LEFT,
-            to: WIDTH - RIGHT,
-        }
+        Axis { spacing: self.spacing, most, from: LEFT, to: WIDTH - RIGHT }
     }
 }
 
@@ -126,11 +112,7 @@ fn times(times: f64) -> String {
 
 /// Of an axis: no zeros at the end.
 fn plain(tick: f64) -> String {
-    if tick < 1.0 {
-        format!("{tick}")
-    } else {
-        grouped(tick)
-    }
+    if tick < 1.0 { format!("{tick}") } else { grouped(tick) }
 }
 
 /// Where a value stands, in pixels.
@@ -176,6 +158,8 @@ impl Axis {
 pub struct Panel<'a> {
     pub label: &'a str,
     pub curve: &'a Curve,
+    /// Below the curves: of the broker, and of the other side.
+    pub figures: [String; 2],
 }
 
 /// Panels side by side: milliseconds to the right, the part of messages upwards.
@@ -195,11 +179,7 @@ impl Curves<'_> {
         let mut svg = Svg::new(WIDTH, bottom + 76.0);
         svg.text((20.0, 32.0), Anchor::Start, 17, INK, self.title);
         let x = svg.key((20.0, 58.0), BROKER, "Delay Broker");
-        if self
-            .panels
-            .iter()
-            .any(|panel| panel.curve.other.iter().any(Option::is_some))
-        {
+        if self.panels.iter().any(|panel| panel.curve.other.iter().any(Option::is_some)) {
             svg.key((x, 58.0), OTHER, self.other);
         }
         let each = WIDTH / self.panels.len() as f64;
@@ -232,48 +212,23 @@ impl Panel<'_> {
         for part in [0.0, 0.25, 0.5, 0.75, 1.0] {
             svg.line((axis.from, up(part)), (axis.to, up(part)), GRID, 1.0);
             let text = format!("{:.0} %", part * 100.0);
-            svg.text(
-                (axis.from - 8.0, up(part) + 4.0),
-                Anchor::End,
-                12,
-                FAINT,
-                &text,
-            );
+            svg.text((axis.from - 8.0, up(part) + 4.0), Anchor::End, 12, FAINT, &text);
         }
         let sides = [(&self.curve.broker, BROKER), (&self.curve.other, OTHER)];
         for (number, (values, color)) in sides.into_iter().enumerate() {
             let known = |(part, value): (&f64, &Option<f64>)| Some((*part, (*value)?));
-            let points: Vec<(f64, f64)> = self
-                .curve
-                .parts
-                .iter()
-                .zip(values)
-                .filter_map(known)
-                .collect();
-            let Some((_, max)) = points.last() else {
+            let points: Vec<(f64, f64)> =
+                self.curve.parts.iter().zip(values).filter_map(known).collect();
+            if points.is_empty() {
                 continue;
-            };
-            let line: Vec<(f64, f64)> = points
-                .iter()
-                .map(|(part, ms)| (axis.at(*ms), up(*part)))
-                .collect();
+            }
+            let line: Vec<(f64, f64)> =
+                points.iter().map(|(part, ms)| (axis.at(*ms), up(*part))).collect();
             svg.path(&line, color);
-            let at = |wanted: f64| {
-                points
-                    .iter()
-                    .find(|(part, _)| *part >= wanted)
-                    .map(|(_, ms)| *ms)
-            };
-            let (p50, p99) = (at(0.5).unwrap_or(*max), at(0.99).unwrap_or(*max));
-            let text = format!(
-                "p50 {}, p99 {}, max {} ms",
-                shown(p50),
-                shown(p99),
-                shown(*max)
-            );
+            let text = self.figures.get(number).map_or("", String::as_str);
             let y = bottom + 42.0 + number as f64 * 18.0;
             svg.rect(axis.from, y - 9.0, 10.0, 10.0, color);
-            svg.text((axis.from + 16.0, y), Anchor::Start, 12, INK, &text);
+            svg.text((axis.from + 16.0, y), Anchor::Start, 12, INK, text);
         }
     }
 }

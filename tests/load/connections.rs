@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use crate::figures::{Measure, Row, percentile};
 use crate::normal::{self, Call};
-use crate::servers::{Broker, Redis, info, raise_open_files};
+use crate::servers::{self, NO_FILE, info, mib, raise_open_files};
+use crate::support::broker::Broker;
 use crate::{Outcome, Scale};
 
 /// Of this program, besides the idle connections.
@@ -27,13 +28,10 @@ pub fn run(scale: Scale) -> Outcome<Row> {
         let text = format!("{files} files may be open; raise it (ulimit -Hn) above");
         return Err(format!("{text} {}", idle + FILES).into());
     }
-    let redis = Redis::start()?;
+    let redis = servers::redis(NO_FILE);
     let limit = (idle + FILES).to_string();
-    let settings = ["CLIENTS_MAX", "CLIENTS_PER_ADDRESS_MAX"].map(|name| format!("SERVER__{name}"));
-    let broker = Broker::start(
-        &redis,
-        &settings.each_ref().map(|name| (&name[..], &limit[..])),
-    )?;
+    let settings = ["clients_max", "clients_per_address_max"].map(|name| format!("server.{name}"));
+    let broker = servers::broker(&redis, &settings.each_ref().map(|name| (&name[..], &limit[..])));
     let (mut with, mut without, mut rss) = (Vec::new(), Vec::new(), Vec::new());
     let mut acknowledged = 0;
     for _ in 0..scale.pick(3, 1) {
@@ -44,7 +42,7 @@ pub fn run(scale: Scale) -> Outcome<Row> {
         let (times, offers) = window(scale, &broker)?;
         with.push(times);
         acknowledged += offers;
-        rss.push(broker.rss_mib()?);
+        rss.push(mib(broker.resident_bytes()));
         drop(streams);
         until_clients(&broker, |clients| clients < idle / 10)?;
     }
@@ -54,24 +52,18 @@ pub fn run(scale: Scale) -> Outcome<Row> {
         let both = Measure::both(name, with.iter().map(of), without.iter().map(of));
         measures.push(both.target(target));
     }
-    let size = broker
-        .connect()?
-        .call(&[b"DQ.SIZE", normal::QUEUE.as_bytes()])?;
-    let stored = size.int()? as usize;
+    let size = broker.connect()?.ask(&[b"DQ.SIZE", normal::QUEUE.as_bytes()])?;
+    let stored = size.number()? as usize;
     let missing = stored != acknowledged;
     let fault = missing.then(|| format!("{acknowledged} acknowledged and {stored} stored"));
-    Ok(Row {
-        measures,
-        faults: fault.into_iter().collect(),
-        ..Row::default()
-    })
+    Ok(Row { measures, faults: fault.into_iter().collect(), ..Row::default() })
 }
 
 fn connected(broker: &Broker, count: usize) -> Outcome<Vec<TcpStream>> {
     let mut streams = Vec::with_capacity(count);
     while streams.len() < count {
         for _ in 0..BURST.min(count - streams.len()) {
-            streams.push(TcpStream::connect(("127.0.0.1", broker.port))?);
+            streams.push(TcpStream::connect(("127.0.0.1", broker.port()))?);
         }
         until_clients(broker, |clients| clients > streams.len())?;
     }

@@ -84,9 +84,7 @@ pub fn never_read(
 /// As much as the socket takes; false where it is broken.
 fn send(stream: &mut TcpStream, bytes: &[u8]) -> bool {
     // What is not taken is not sent again: such a client only has to send something.
-    !stream
-        .write_all(bytes)
-        .is_err_and(|error| error.kind() != ErrorKind::WouldBlock)
+    !stream.write_all(bytes).is_err_and(|error| error.kind() != ErrorKind::WouldBlock)
 }
 
 /// Each of the clients sends `chunk` again and again, as fast as it is taken, and reads replies.

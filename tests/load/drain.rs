@@ -11,9 +11,10 @@ use std::time::Duration;
 use crate::figures::{Measure, Row, percentile};
 use crate::messages::{EVER, HOUR_MS, Message, Receipt, judge, now_us, spread};
 use crate::producer::Producer;
-use crate::resp::Connection;
-use crate::servers::{Redis, SlowLog};
+use crate::servers::SlowLog;
 use crate::sides::{Scene, Side, in_turns};
+use crate::support::redis::Redis;
+use crate::support::resp::Client;
 use crate::{Outcome, Scale};
 
 const QUEUE: &str = "drain";
@@ -150,14 +151,9 @@ fn attempt(side: Side, shape: &Shape, patience: u64) -> Outcome<Option<Drained>>
     let mut receipts = Vec::with_capacity(shape.total);
     for first in (0..shape.total).step_by(PAGE) {
         let (first, last) = (first.to_string(), (first + PAGE - 1).to_string());
-        let page = [
-            b"LRANGE",
-            QUEUE.as_bytes(),
-            first.as_bytes(),
-            last.as_bytes(),
-        ];
-        for payload in meter.call(&page)?.array()? {
-            let (payload, at_us) = (payload.text()?, done_us);
+        let page = [b"LRANGE", QUEUE.as_bytes(), first.as_bytes(), last.as_bytes()];
+        for payload in meter.ask(&page)?.into_array()? {
+            let (payload, at_us) = (payload.into_bytes()?, done_us);
             receipts.push(Receipt { payload, at_us });
         }
     }
@@ -190,7 +186,7 @@ fn pilot(producer: &mut Producer) -> Outcome<u64> {
 type Pings = Vec<(u64, f64)>;
 
 /// Until the list holds all (or patience ends), with the answers to PING on another connection.
-fn watch(redis: &Redis, meter: &mut Connection, scores: &[u64]) -> Outcome<(u64, Pings)> {
+fn watch(redis: &Redis, meter: &mut Client, scores: &[u64]) -> Outcome<(u64, Pings)> {
     let end_us = scores.last().copied().unwrap_or_default() * 1000 + PATIENCE_US;
     let going_on = AtomicBool::new(true);
     let other = redis.connect()?;
@@ -203,9 +199,9 @@ fn watch(redis: &Redis, meter: &mut Connection, scores: &[u64]) -> Outcome<(u64,
     })
 }
 
-fn until_full(meter: &mut Connection, scores: &[u64], end_us: u64) -> Outcome<u64> {
+fn until_full(meter: &mut Client, scores: &[u64], end_us: u64) -> Outcome<u64> {
     loop {
-        let held = meter.call(&[b"LLEN", QUEUE.as_bytes()])?.int()? as usize;
+        let held = meter.ask(&[b"LLEN", QUEUE.as_bytes()])?.number()? as usize;
         let at_us = now_us();
         let due = scores.partition_point(|score| score * 1000 <= at_us);
         if held > due && due < scores.len() {
@@ -220,7 +216,7 @@ fn until_full(meter: &mut Connection, scores: &[u64], end_us: u64) -> Outcome<u6
 
 /// At a steady pace. A PING that could not be sent in time, because the one before was not yet
 /// answered, counts as sent then and answered with it: a stall is not one slow answer among many.
-fn ping(mut redis: Connection, going_on: &AtomicBool) -> Outcome<Pings> {
+fn ping(mut redis: Client, going_on: &AtomicBool) -> Outcome<Pings> {
     let pace_us = PACE.as_micros() as u64;
     let mut pings = Vec::new();
     let mut next_us = now_us();
@@ -228,7 +224,7 @@ fn ping(mut redis: Connection, going_on: &AtomicBool) -> Outcome<Pings> {
         thread::sleep(Duration::from_micros(next_us.saturating_sub(now_us())));
         // A sleep ends a little late: that is not Redis's fault.
         let mut from_us = now_us();
-        redis.call(&[b"PING"])?;
+        redis.ask(&[b"PING"])?;
         let answered_us = now_us();
         while from_us <= answered_us {
             let ms = (answered_us - from_us) as f64 / 1000.0;

@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::figures::{Measure, Row};
-use crate::resp::Connection;
-use crate::servers::{Broker, NO_FILE, Redis};
+use crate::servers::{self, NO_FILE};
 use crate::support::kills;
+use crate::support::resp::Client;
 use crate::{Outcome, Scale};
 
 const CLIENTS: u64 = 4;
@@ -48,25 +48,18 @@ pub fn lost(scale: Scale) -> Outcome<Row> {
         if args == ALWAYS && worst > 0.0 {
             faults.push(format!("{name}: {worst} acknowledged messages were lost"));
         }
-        measures.push(Measure::broker(
-            format!("{name}: acked"),
-            acknowledged.into_iter(),
-        ));
+        measures.push(Measure::broker(format!("{name}: acked"), acknowledged.into_iter()));
         measures.push(Measure::broker("  lost, median", lost.into_iter()));
         measures.push(Measure::one("  lost, most", worst));
     }
-    Ok(Row {
-        measures,
-        faults,
-        ..Row::default()
-    })
+    Ok(Row { measures, faults, ..Row::default() })
 }
 
 /// How many were acknowledged until Redis was killed, and how many of them it has lost. Nothing
 /// where the disk cannot be made slow.
 fn trial(args: &[&str], slow: bool, millis: u64) -> Outcome<Option<(usize, usize)>> {
-    let mut redis = Redis::with(args)?;
-    let broker = Broker::start(&redis, &[])?;
+    let mut redis = servers::redis(args);
+    let broker = servers::broker(&redis, &[]);
     let tracer = slow.then(|| slow_disk(redis.pid()));
     if let Some(None) = tracer {
         return Ok(None);
@@ -92,13 +85,13 @@ fn trial(args: &[&str], slow: bool, millis: u64) -> Outcome<Option<(usize, usize
     if let Some(mut tracer) = tracer.flatten() {
         tracer.wait()?;
     }
-    redis.start_again()?;
+    redis.start_again();
     let mut client = redis.connect()?;
     let key: &[u8] = b"redisson_delay_queue_timeout:{q}";
     let mut kept = HashSet::new();
-    for member in client.call(&[b"ZRANGE", key, b"0", b"-1"])?.array()? {
+    for member in client.ask(&[b"ZRANGE", key, b"0", b"-1"])?.into_array()? {
         // Behind the id and the lengths.
-        kept.insert(member.text()?.split_off(17));
+        kept.insert(member.into_bytes()?.split_off(17));
     }
     let gone = |payload: &&Vec<u8>| !kept.contains(*payload);
     let lost = acknowledged.iter().filter(gone).count();
@@ -130,7 +123,7 @@ fn slow_disk(pid: u32) -> Option<Child> {
 }
 
 /// Offers until the end; the payloads that were acknowledged.
-fn offer(mut client: Connection, who: u64, stop: &AtomicBool) -> Outcome<Vec<Vec<u8>>> {
+fn offer(mut client: Client, who: u64, stop: &AtomicBool) -> Outcome<Vec<Vec<u8>>> {
     let mut acknowledged = Vec::new();
     let mut number = 0;
     while !stop.load(Ordering::SeqCst) {
@@ -144,7 +137,7 @@ fn offer(mut client: Connection, who: u64, stop: &AtomicBool) -> Outcome<Vec<Vec
         client.flush()?;
         for payload in payloads {
             // An error is what comes when Redis is gone.
-            if client.reply().is_ok() {
+            if client.answer().is_ok() {
                 acknowledged.push(payload);
             }
         }
@@ -175,12 +168,8 @@ pub fn kills(scale: Scale) -> Outcome<Row> {
     ];
     let faults = broken.iter().filter(|(count, _)| *count > 0);
     Ok(Row {
-        measures: measures
-            .map(|(name, count)| Measure::one(name, count as f64))
-            .into(),
-        faults: faults
-            .map(|(count, what)| format!("{count} {what}"))
-            .collect(),
+        measures: measures.map(|(name, count)| Measure::one(name, count as f64)).into(),
+        faults: faults.map(|(count, what)| format!("{count} {what}")).collect(),
         ..Row::default()
     })
 }

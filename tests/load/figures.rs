@@ -26,8 +26,14 @@ pub struct Finished {
     pub what: String,
     /// Who was measured beside the broker; empty where nobody was.
     pub other: String,
-    /// When it ended, Unix ms.
+    /// When it ended, Unix ms; 0 where that was not kept.
     pub at_ms: u64,
+    /// Of the source, with a `+` where it was changed since.
+    #[serde(default)]
+    pub commit: String,
+    /// Version of the Redis behind.
+    #[serde(default)]
+    pub redis: String,
     pub seconds: f64,
     /// Why it could not be measured.
     pub error: Option<String>,
@@ -105,11 +111,7 @@ impl Curve {
             parts.iter().map(at).collect()
         };
         let (broker, other) = (spread(&mut broker), spread(&mut other));
-        Curve {
-            parts,
-            broker,
-            other,
-        }
+        Curve { parts, broker, other }
     }
 }
 
@@ -138,6 +140,9 @@ pub struct Run {
     quick: bool,
     debug_build: bool,
     cpus: usize,
+    /// Processor and kernel.
+    #[serde(default)]
+    pub machine: String,
     pub rows: Vec<Finished>,
 }
 
@@ -148,31 +153,43 @@ impl Run {
             quick: scale == Scale::Quick,
             debug_build: cfg!(debug_assertions),
             cpus: available_parallelism().map_or(0, usize::from),
+            machine: machine(),
             rows: Vec::new(),
         };
-        let kind = |run: &Run| (run.quick, run.debug_build, run.cpus);
+        let kind = |run: &Run| (run.quick, run.debug_build, run.cpus, run.machine.clone());
         // A file of another form, or none, is no loss.
         let last = Run::last().ok().filter(|last| kind(last) == kind(&run));
         last.unwrap_or(run)
     }
 
     pub fn last() -> Outcome<Self> {
-        let path = path()?;
-        let text = std::fs::read_to_string(&path)
+        Run::read(&path()?)
+    }
+
+    pub fn read(path: &Path) -> Outcome<Self> {
+        let text = std::fs::read_to_string(path)
             .map_err(|error| format!("{}: {error}; run some rows first", path.display()))?;
         Ok(serde_json::from_str(&text)?)
+    }
+
+    pub fn write(&self, path: &Path) -> Outcome<()> {
+        Ok(std::fs::write(path, serde_json::to_string_pretty(&self)? + "\n")?)
+    }
+
+    /// Whether its figures mean something.
+    pub fn counts(&self) -> bool {
+        !self.quick && !self.debug_build
     }
 
     /// Takes a row in place of an earlier one, and writes the file, with rows in this order: so
     /// that a run that is ended early leaves what it found.
     pub fn add(&mut self, row: Finished, order: &[&str]) -> Outcome<PathBuf> {
         let place = |row: &Finished| order.iter().position(|name| *name == row.row);
-        self.rows
-            .retain(|earlier| earlier.row != row.row && place(earlier).is_some());
+        self.rows.retain(|earlier| earlier.row != row.row && place(earlier).is_some());
         self.rows.push(row);
         self.rows.sort_by_key(place);
         let path = path()?;
-        std::fs::write(&path, serde_json::to_string_pretty(&self)? + "\n")?;
+        self.write(&path)?;
         Ok(path)
     }
 
@@ -184,11 +201,47 @@ impl Run {
     }
 }
 
+/// The first line that a program prints, or of a file.
+fn line_of(text: Option<Vec<u8>>) -> String {
+    let text = text.unwrap_or_default();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    text.lines().next().unwrap_or_default().trim().to_owned()
+}
+
+fn printed(program: &str, args: &[&str]) -> Option<Vec<u8>> {
+    let output = std::process::Command::new(program).args(args).output();
+    output.ok().filter(|output| output.status.success()).map(|output| output.stdout)
+}
+
+/// What measures and what is measured: processor, cores and kernel.
+fn machine() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info.lines().find_map(|line| line.strip_prefix("model name"));
+    let model = model.unwrap_or("an unknown processor").trim_start_matches(['\t', ':', ' ']);
+    let cores = available_parallelism().map_or(0, usize::from);
+    let kernel = line_of(std::fs::read("/proc/sys/kernel/osrelease").ok());
+    format!("{cores} cores of {model}, Linux {kernel}")
+}
+
+/// Of the source as it is.
+pub fn commit() -> String {
+    let commit = line_of(printed("git", &["rev-parse", "--short", "HEAD"]));
+    let changed = printed("git", &["status", "--porcelain", "-uno"]);
+    let changed = changed.is_some_and(|changed| !changed.is_empty());
+    if changed { commit + "+" } else { commit }
+}
+
+/// Of the redis-server in PATH, or the valkey-server.
+pub fn redis() -> String {
+    let servers = ["redis-server", "valkey-server"].into_iter();
+    let said = servers.filter_map(|server| printed(server, &["--version"])).next();
+    let said = line_of(said);
+    let version = said.split(' ').find_map(|word| word.strip_prefix("v="));
+    version.unwrap_or_default().to_owned()
+}
+
 /// Cargo names only a directory inside the target directory.
 fn path() -> Outcome<PathBuf> {
     let inside = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    Ok(inside
-        .parent()
-        .ok_or("no target directory")?
-        .join("load.json"))
+    Ok(inside.parent().ok_or("no target directory")?.join("load.json"))
 }

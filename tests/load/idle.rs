@@ -12,8 +12,10 @@ use std::time::{Duration, Instant};
 use crate::figures::{Measure, Row};
 use crate::messages::{HOUR_MS, Message, now_us};
 use crate::producer::{Due, Producer, keys};
-use crate::resp::Connection;
-use crate::servers::{Broker, Redis, info};
+use crate::servers::{self, NO_FILE, info, mib};
+use crate::support::broker::Broker;
+use crate::support::redis::Redis;
+use crate::support::resp::Client;
 use crate::{Outcome, Scale};
 
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -25,34 +27,28 @@ struct Shape {
 }
 
 pub fn some(scale: Scale) -> Outcome<Row> {
-    let shape = Shape {
-        queues: scale.pick(10_000, 5_000),
-        targets: ["< 20", "< 100"],
-    };
-    let redis = Redis::start()?;
-    let broker = Broker::start(&redis, &[])?;
+    let shape = Shape { queues: scale.pick(10_000, 5_000), targets: ["< 20", "< 100"] };
+    let redis = servers::redis(NO_FILE);
+    let broker = servers::broker(&redis, &[]);
     let messages = offered(&shape, &broker)?;
     cost(scale, &shape, &redis, &broker, &messages)
 }
 
 /// A broker that ends at once leaves them to the next, which is measured.
 pub fn many(scale: Scale) -> Outcome<Row> {
-    let shape = Shape {
-        queues: scale.pick(100_000, 5_000),
-        targets: ["< 50", "<= 200"],
-    };
-    let redis = Redis::start()?;
-    let messages = offered(&shape, &Broker::start(&redis, &[])?)?;
+    let shape = Shape { queues: scale.pick(100_000, 5_000), targets: ["< 50", "<= 200"] };
+    let redis = servers::redis(NO_FILE);
+    let messages = offered(&shape, &servers::broker(&redis, &[]))?;
     let (mut ready_s, mut known_s) = (Vec::new(), Vec::new());
     let mut started = None;
     for _ in 0..scale.pick(3, 1) {
         // The one before ends first.
         drop(started.take());
         let start = Instant::now();
-        let broker = started.insert(Broker::start(&redis, &[])?);
+        let broker = started.insert(servers::broker(&redis, &[]));
         ready_s.push(start.elapsed().as_secs_f64());
         let mut control = broker.connect()?;
-        while (info(&mut control, "broker", "queues_known")? as usize) < shape.queues {
+        while (info(&mut control, "queues", "queues_known")? as usize) < shape.queues {
             if start.elapsed() > PATIENCE {
                 return Err(format!("after {PATIENCE:?} the broker does not know all").into());
             }
@@ -93,7 +89,7 @@ fn cost(
     thread::sleep(settle);
 
     let mut meter = redis.connect()?;
-    let commands = |meter: &mut Connection| info(meter, "stats", "total_commands_processed");
+    let commands = |meter: &mut Client| info(meter, "stats", "total_commands_processed");
     let commands_before = commands(&mut meter)?;
     let (redis_before, broker_before) = (redis.cpu_seconds()?, broker.cpu_seconds()?);
     let started = Instant::now();
@@ -112,7 +108,7 @@ fn cost(
         Measure::one("with inner commands/s", commands / seconds),
         Measure::one("Redis CPU %", redis_share).target("< 1"),
         Measure::one("broker CPU %", broker_share).target("< 1"),
-        Measure::one("broker RSS MiB", broker.rss_mib()?).target(memory),
+        Measure::one("broker RSS MiB", mib(broker.resident_bytes())).target(memory),
     ];
     for (command, count) in requests {
         measures.push(Measure::one(format!("  {command}/s"), per_second(count)));
@@ -125,10 +121,10 @@ fn cost(
 }
 
 /// Requests of connections, by command.
-fn monitor(mut redis: Connection, window: Duration) -> Outcome<BTreeMap<String, usize>> {
-    redis.call(&[b"MONITOR"])?;
+fn monitor(mut redis: Client, window: Duration) -> Outcome<BTreeMap<String, usize>> {
+    redis.ask(&[b"MONITOR"])?;
     let end = Instant::now() + window;
-    let stream = redis.stream();
+    let stream = redis.reader();
     let poll = Duration::from_millis(20);
     stream.get_ref().set_read_timeout(Some(poll))?;
     let (mut requests, mut line) = (BTreeMap::new(), Vec::new());
@@ -154,7 +150,7 @@ fn monitor(mut redis: Connection, window: Duration) -> Outcome<BTreeMap<String, 
     Ok(requests)
 }
 
-fn delivered(redis: &mut Connection, messages: &[Message]) -> Outcome<Option<String>> {
+fn delivered(redis: &mut Client, messages: &[Message]) -> Outcome<Option<String>> {
     for message in messages {
         let queue = String::from_utf8_lossy(&message.queue);
         let [_, timeout, ..] = keys(&queue);
@@ -163,7 +159,7 @@ fn delivered(redis: &mut Connection, messages: &[Message]) -> Outcome<Option<Str
     redis.flush()?;
     let mut pending = 0;
     for _ in messages {
-        pending += redis.reply()?.int()? as usize;
+        pending += redis.answer()?.number()? as usize;
     }
     let offered = messages.len();
     let text = || format!("{pending} of {offered} messages are pending, an hour too early");

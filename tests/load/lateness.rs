@@ -9,8 +9,9 @@ use crate::figures::{Curve, Measure, Row, percentile};
 use crate::messages::{EVER, Judged, Message, Random, Receipt, judge, now_us};
 use crate::meter::{Meter, late_ones};
 use crate::producer::{Due, keys};
-use crate::servers::{NO_FILE, Redis};
+use crate::servers::NO_FILE;
 use crate::sides::{Scene, Side, in_turns};
+use crate::support::redis::Redis;
 use crate::{Outcome, Scale};
 
 /// How long after the last due time a message may still come and not be lost.
@@ -78,10 +79,7 @@ fn run(shape: &Shape) -> Outcome<Row> {
         both("received", |judged| judged.lateness_ms.len() as f64),
     ]);
     let late = |judged: &Judged| judged.lateness_ms.clone();
-    let curve = Curve::of(
-        broker.flat_map(late).collect(),
-        other.flat_map(late).collect(),
-    );
+    let curve = Curve::of(broker.flat_map(late).collect(), other.flat_map(late).collect());
     row.curves.push(curve);
     Ok(row)
 }
@@ -102,12 +100,7 @@ fn round(shape: &Shape, side: Side, args: &[&str]) -> Outcome<(Judged, Vec<Strin
             Message::new(name, number, start_ms + random.below(shape.seconds * 1000))
         })
         .collect();
-    let meter = Meter {
-        queues: &names,
-        connections: shape.connections,
-        many: false,
-        total,
-    };
+    let meter = Meter { queues: &names, connections: shape.connections, many: false, total };
     let receipts = meter.run(&scene.redis, || {
         producer.offer(&mut messages, Due::At)?;
         Ok((start_ms + shape.seconds * 1000 + PATIENCE_MS) * 1000)
@@ -125,8 +118,8 @@ fn held(redis: &Redis, names: &[String]) -> Outcome<usize> {
     let mut held = 0;
     for name in names {
         let [list, pending, ..] = keys(name);
-        held += redis.call(&[b"LLEN", list.as_bytes()])?.int()?;
-        held += redis.call(&[b"ZCARD", pending.as_bytes()])?.int()?;
+        held += redis.ask(&[b"LLEN", list.as_bytes()])?.number()?;
+        held += redis.ask(&[b"ZCARD", pending.as_bytes()])?.number()?;
     }
     Ok(held as usize)
 }
@@ -197,15 +190,9 @@ fn busy_round(side: Side, seconds: u64) -> Outcome<Busy> {
     let mut producer = scene.producer()?;
     let total = (BUSY_A_SECOND * seconds) as usize;
     let mut random = Random::new();
-    let mut messages: Vec<Message> = (0..total)
-        .map(|number| Message::new(BUSY, number, random.below(BUSY_DELAY_MS)))
-        .collect();
-    let meter = Meter {
-        queues: &names,
-        connections: 1,
-        many: true,
-        total,
-    };
+    let mut messages: Vec<Message> =
+        (0..total).map(|number| Message::new(BUSY, number, random.below(BUSY_DELAY_MS))).collect();
+    let meter = Meter { queues: &names, connections: 1, many: true, total };
     let mut window = 0..0;
     let receipts = meter.run(&scene.redis, || {
         let each = (BUSY_A_SECOND * PACE.as_millis() as u64 / 1000) as usize;

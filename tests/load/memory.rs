@@ -9,9 +9,10 @@ use std::iter;
 use crate::figures::{Measure, Row};
 use crate::messages::{HOUR_MS, Message, now_us};
 use crate::producer::{Producer, keys};
-use crate::resp::Reply;
-use crate::servers::{Redis, info};
+use crate::servers::{self, NO_FILE, info};
 use crate::sides::{Scene, Side};
+use crate::support::redis::Redis;
+use crate::support::resp::Value;
 use crate::{Outcome, Scale};
 
 const QUEUE: &str = "memory";
@@ -27,7 +28,7 @@ pub fn off(scale: Scale) -> Outcome<Row> {
 fn run(scale: Scale, side: Side, target: &str) -> Outcome<Row> {
     let scene = Scene::start(side, &[QUEUE.to_owned()])?;
     let broker = bytes_each(scale, &scene.redis, scene.producer()?)?;
-    let redis = Redis::start()?;
+    let redis = servers::redis(NO_FILE);
     let other = bytes_each(scale, &redis, Producer::script(redis.connect()?)?)?;
     let both = |name: &str, of: fn(&Bytes) -> f64| {
         let (broker, other) = (iter::once(of(&broker)), iter::once(of(&other)));
@@ -63,7 +64,7 @@ fn bytes_each(scale: Scale, redis: &Redis, mut producer: Producer) -> Outcome<By
     producer.load(&mut messages)?;
     let after = info(&mut control, "memory", "used_memory")?;
     let [_, timeout, list, _] = keys(QUEUE);
-    let held = control.call(&[b"ZCARD", timeout.as_bytes()])?.int()? as usize;
+    let held = control.ask(&[b"ZCARD", timeout.as_bytes()])?.number()? as usize;
     if held != total {
         return Err(format!("offered {total}, Redis holds {held}").into());
     }
@@ -71,12 +72,9 @@ fn bytes_each(scale: Scale, redis: &Redis, mut producer: Producer) -> Outcome<By
     for key in [timeout, list] {
         let usage: [&[u8]; 5] = [b"MEMORY", b"USAGE", key.as_bytes(), b"SAMPLES", b"0"];
         // Nothing of a key that is not there.
-        if let Reply::Int(bytes) = control.call(&usage)? {
+        if let Value::Int(bytes) = control.ask(&usage)? {
             of_keys += bytes;
         }
     }
-    Ok(Bytes {
-        of_keys: of_keys as f64 / total as f64,
-        in_use: (after - before) / total as f64,
-    })
+    Ok(Bytes { of_keys: of_keys as f64 / total as f64, in_use: (after - before) / total as f64 })
 }

@@ -76,10 +76,8 @@ pub struct Judged {
 
 /// Lateness and loss are of those `due_ms`: others may have been taken or not.
 pub fn judge(messages: &[Message], receipts: &[Receipt], due_ms: Range<u64>) -> Judged {
-    let mut expected: HashMap<&[u8], (u64, usize)> = messages
-        .iter()
-        .map(|message| (message.payload.as_slice(), (message.due_ms, 0)))
-        .collect();
+    let mut expected: HashMap<&[u8], (u64, usize)> =
+        messages.iter().map(|message| (message.payload.as_slice(), (message.due_ms, 0))).collect();
     let mut lateness_ms = Vec::new();
     let (mut early, mut unknown) = (0, 0);
     for receipt in receipts {
@@ -117,9 +115,7 @@ impl Judged {
             (self.unknown, "never offered, yet received"),
         ];
         let broken = counts.iter().filter(|(count, _)| *count > 0);
-        broken
-            .map(|(count, what)| format!("{count} of {} messages: {what}", self.total))
-            .collect()
+        broken.map(|(count, what)| format!("{count} of {} messages: {what}", self.total)).collect()
     }
 }
 

@@ -7,8 +7,8 @@ use std::thread;
 
 use crate::Outcome;
 use crate::messages::{Receipt, now_us};
-use crate::resp::{Connection, Reply};
-use crate::servers::Redis;
+use crate::support::redis::Redis;
+use crate::support::resp::{Client, Value};
 
 /// Comes back now and then to see whether all is over, in seconds.
 const WAIT: &[u8] = b"0.5";
@@ -41,10 +41,7 @@ impl Meter<'_> {
         redis: &Redis,
         offering: impl FnOnce() -> Outcome<u64>,
     ) -> Outcome<Vec<Receipt>> {
-        let progress = Progress {
-            received: AtomicUsize::new(0),
-            end_us: AtomicU64::new(u64::MAX),
-        };
+        let progress = Progress { received: AtomicUsize::new(0), end_us: AtomicU64::new(u64::MAX) };
         let each = self.queues.len().div_ceil(self.connections);
         thread::scope(|scope| {
             let mut meters = Vec::new();
@@ -66,7 +63,7 @@ impl Meter<'_> {
 
     fn take(
         &self,
-        mut redis: Connection,
+        mut redis: Client,
         keys: &[String],
         progress: &Progress,
     ) -> Outcome<Vec<Receipt>> {
@@ -85,23 +82,21 @@ impl Meter<'_> {
                 }
             }
             redis.flush()?;
-            if let Reply::Array(key_and_payload) = redis.reply()? {
-                let payload = key_and_payload.into_iter().nth(1).ok_or("BLPOP")?.text()?;
+            if let Value::Array(key_and_payload) = redis.answer()? {
+                let payload = key_and_payload.into_iter().nth(1).ok_or("BLPOP")?.into_bytes()?;
                 let at_us = now_us();
                 receipts.push(Receipt { payload, at_us });
             }
             for _ in keys.iter().filter(|_| self.many) {
-                if let Reply::Array(payloads) = redis.reply()? {
+                if let Value::Array(payloads) = redis.answer()? {
                     let at_us = now_us();
                     for payload in payloads {
-                        let payload = payload.text()?;
+                        let payload = payload.into_bytes()?;
                         receipts.push(Receipt { payload, at_us });
                     }
                 }
             }
-            progress
-                .received
-                .fetch_add(receipts.len() - before, Relaxed);
+            progress.received.fetch_add(receipts.len() - before, Relaxed);
         }
         Ok(receipts)
     }

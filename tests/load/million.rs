@@ -12,9 +12,9 @@ use crate::figures::{Measure, Row, percentile};
 use crate::messages::{HOUR_MS, Message, Random, judge, now_us, spread};
 use crate::meter::{Meter, late_ones};
 use crate::producer::{Producer, keys};
-use crate::resp::Connection;
 use crate::servers::SlowLog;
 use crate::sides::{Scene, Side};
+use crate::support::resp::Client;
 use crate::{Outcome, Scale};
 
 const QUEUE: &str = "million";
@@ -48,12 +48,7 @@ fn steady_of(scale: Scale, side: Side, busy: &str, p99: &str) -> Outcome<Row> {
     let now_ms = now_us() / 1000;
     let spread_ms = (pending(scale) * 1000 / DUE_A_SECOND) as u64;
     let mut messages = spread(QUEUE, pending(scale), now_ms..now_ms + spread_ms);
-    let meter = Meter {
-        queues: &names,
-        connections: 1,
-        many: false,
-        total: messages.len(),
-    };
+    let meter = Meter { queues: &names, connections: 1, many: false, total: messages.len() };
     let (mut window, mut busy_percent, mut longest_ms) = (0..0, 0.0, 0.0);
     let receipts = meter.run(redis, || {
         producer.load(&mut messages)?;
@@ -71,8 +66,8 @@ fn steady_of(scale: Scale, side: Side, busy: &str, p99: &str) -> Outcome<Row> {
     let mut judged = judge(&messages, &receipts, window.clone());
     // What is still pending is late, not lost; how much, says another figure.
     let ([_, timeout, ..], end) = (keys(QUEUE), window.end.to_string());
-    let pending = control.call(&[b"ZCOUNT", timeout.as_bytes(), b"-inf", end.as_bytes()])?;
-    let pending = pending.int()? as usize;
+    let pending = control.ask(&[b"ZCOUNT", timeout.as_bytes(), b"-inf", end.as_bytes()])?;
+    let pending = pending.number()? as usize;
     judged.lost = judged.lost.saturating_sub(pending);
     let note = (pending > 0).then(|| late_ones(pending));
     let due = messages.iter().filter(|one| window.contains(&one.due_ms));
@@ -101,7 +96,7 @@ fn steady_of(scale: Scale, side: Side, busy: &str, p99: &str) -> Outcome<Row> {
 /// A scene with all of them, due in an hour or two.
 struct Loaded {
     scene: Scene,
-    broker: Connection,
+    broker: Client,
     messages: Vec<Message>,
 }
 
@@ -115,19 +110,15 @@ impl Loaded {
         let Producer::Broker(broker) = producer else {
             return Err("only the broker knows its commands".into());
         };
-        Ok(Loaded {
-            scene,
-            broker,
-            messages,
-        })
+        Ok(Loaded { scene, broker, messages })
     }
 
     /// What is wrong with what is left, after so many were taken out.
     fn faults(&self, taken: usize) -> Outcome<Vec<String>> {
         let [list, timeout, ..] = keys(QUEUE);
         let mut redis = self.scene.redis.connect()?;
-        let pending = redis.call(&[b"ZCARD", timeout.as_bytes()])?.int()? as usize;
-        let came = redis.call(&[b"LLEN", list.as_bytes()])?.int()?;
+        let pending = redis.ask(&[b"ZCARD", timeout.as_bytes()])?.number()? as usize;
+        let came = redis.ask(&[b"LLEN", list.as_bytes()])?.number()?;
         let expected = self.messages.len() - taken;
         let wrong = pending != expected || came > 0;
         let text = format!("{pending} are pending and {came} delivered, not {expected} and 0");
@@ -156,9 +147,9 @@ fn cancel_of(scale: Scale, side: Side, target: &str) -> Outcome<Row> {
         let place = (first + number * step) % loaded.messages.len();
         let id = loaded.messages.get(place).map_or(&[][..], |one| &one.id);
         let started_us = now_us();
-        let cancelled = loaded.broker.call(&[b"DQ.CANCEL", QUEUE.as_bytes(), id])?;
+        let cancelled = loaded.broker.ask(&[b"DQ.CANCEL", QUEUE.as_bytes(), id])?;
         times_ms.push((now_us() - started_us) as f64 / 1000.0);
-        missing += usize::from(cancelled.int()? != 1);
+        missing += usize::from(cancelled.number()? != 1);
     }
     times_ms.sort_by(f64::total_cmp);
     let mut faults = loaded.faults(count - missing)?;
@@ -188,7 +179,7 @@ pub fn remove(scale: Scale) -> Outcome<Row> {
             let slow_log = SlowLog::start(&mut redis)?;
             let started_us = now_us();
             let remove: [&[u8]; 3] = [b"DQ.REMOVE", QUEUE.as_bytes(), &message.payload];
-            let removed = loaded.broker.call(&remove)?.int()?;
+            let removed = loaded.broker.ask(&remove)?.number()?;
             seconds.push((now_us() - started_us) as f64 / 1e6);
             longest_ms.push(slow_log.longest_ms(&mut redis, |name| name != "config")?);
             if removed != 1 {
@@ -202,9 +193,5 @@ pub fn remove(scale: Scale) -> Outcome<Row> {
         ]);
     }
     faults.extend(loaded.faults(2 * rounds)?);
-    Ok(Row {
-        measures,
-        faults,
-        ..Row::default()
-    })
+    Ok(Row { measures, faults, ..Row::default() })
 }

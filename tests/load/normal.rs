@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::Outcome;
 use crate::messages::now_us;
-use crate::resp::Connection;
+use crate::support::resp::Client;
 
 pub const QUEUE: &str = "normal";
 /// Of calls.
@@ -25,19 +25,14 @@ pub enum Call {
 /// Milliseconds of each call of `depth` commands, in rising order, and how many offers were
 /// acknowledged.
 pub fn run(
-    mut broker: Connection,
+    mut broker: Client,
     depth: usize,
     call: Call,
     over: &AtomicBool,
 ) -> Outcome<(Vec<f64>, usize)> {
     let pace_us = PACE.as_micros() as u64;
     let (mut times, mut acknowledged, mut next_us) = (Vec::new(), 0, now_us());
-    let offer: [&[u8]; 4] = [
-        b"DQ.OFFER",
-        QUEUE.as_bytes(),
-        b"1h",
-        b"an order like any other",
-    ];
+    let offer: [&[u8]; 4] = [b"DQ.OFFER", QUEUE.as_bytes(), b"1h", b"an order like any other"];
     while !over.load(Relaxed) {
         thread::sleep(Duration::from_micros(next_us.saturating_sub(now_us())));
         // A sleep ends a little late: that is not the broker's fault.
@@ -50,7 +45,7 @@ pub fn run(
         }
         broker.flush()?;
         for _ in 0..depth {
-            broker.reply()?;
+            broker.answer()?;
             acknowledged += usize::from(call == Call::Offer);
         }
         let answered_us = now_us();

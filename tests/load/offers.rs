@@ -8,9 +8,11 @@
 use std::process::{Command, Stdio};
 
 use crate::figures::{Measure, Row};
+use crate::forwarder::Forwarder;
 use crate::producer::{SCRIPT, keys};
-use crate::resp::Connection;
-use crate::servers::{Broker, Redis};
+use crate::servers::{self, NO_FILE};
+use crate::support::redis::Redis;
+use crate::support::resp::Client;
 use crate::{Outcome, Scale};
 
 /// Eight bytes, as Redisson's random ones; payloads differ, so members do.
@@ -18,7 +20,7 @@ const ID: &str = "\u{1}abcdefg";
 /// 57 bytes. Four numbers, because with few queues each has only a thousand values.
 const PAYLOAD: &str = "order-__rand_int__-__rand_int__-__rand_int__-__rand_int__";
 /// redis-benchmark's random numbers have 12 digits, so with a 1 in front all are above 10^12 ms.
-const DELAY_MAX: (&str, &str) = ("LIMITS__DELAY_MAX_MS", "10000000000000");
+const DELAY_MAX: (&str, &str) = ("limits.delay_max_ms", "10000000000000");
 const QUEUES: u64 = 1000;
 
 /// One row: arguments of both sides and of redis-benchmark.
@@ -86,6 +88,19 @@ pub fn unpipelined(scale: Scale) -> Outcome<Row> {
     run(scale, &shape)
 }
 
+/// As a small web service: few clients, each with one request under way.
+pub fn eight(scale: Scale) -> Outcome<Row> {
+    let shape = Shape {
+        clients: 8,
+        pipeline: 1,
+        requests: (200_000, 10_000),
+        measures: |broker, direct| throughput(broker, direct, ">= 0.75 x"),
+        ..RANDOM
+    };
+    run(scale, &shape)
+}
+
+/// Also beside a bare forwarder of Redisson's script, in turns with the others.
 pub fn latency(scale: Scale) -> Outcome<Row> {
     let shape = Shape {
         clients: 1,
@@ -96,35 +111,39 @@ pub fn latency(scale: Scale) -> Outcome<Row> {
                 let (broker, direct) = (broker.iter().map(value), direct.iter().map(value));
                 Measure::both(name, broker, direct).target("<= 1.4 x")
             };
-            vec![
-                both("mean us", |round| round.mean_us),
-                both("p50 us", |round| round.p50_us),
-            ]
+            vec![both("mean us", |round| round.mean_us), both("p50 us", |round| round.p50_us)]
         },
         ..RANDOM
     };
-    run(scale, &shape)
+    let (mut broker, mut direct, mut forwarded) = (Vec::new(), Vec::new(), Vec::new());
+    let mut faults = Vec::new();
+    for _ in 0..scale.pick(5, 1) {
+        let (round, fault) = broker_round(scale, &shape, &servers::redis(NO_FILE))?;
+        broker.push(round);
+        faults.extend(fault);
+        direct.push(direct_round(scale, &shape)?);
+        let redis = servers::redis(NO_FILE);
+        let forwarder = Forwarder::start(&redis.socket())?;
+        forwarded.push(script_round(scale, &shape, &redis, forwarder.port)?);
+    }
+    let mut measures = (shape.measures)(&broker, &direct);
+    let p50 = |rounds: &[Round]| rounds.iter().map(|round| round.p50_us).collect::<Vec<_>>();
+    let (ours, theirs) = (p50(&broker).into_iter(), p50(&forwarded).into_iter());
+    let beside = Measure::both("p50 us; other: a bare forwarder", ours, theirs);
+    measures.push(beside.target("<= 1.15 x"));
+    Ok(Row { measures, faults, ..Row::default() })
 }
 
 /// Beside Redisson's script at the pipeline that suits it: it has no such command.
-const MANY: Shape = Shape {
-    pipeline: 4,
-    requests: (4_800, 400),
-    batch: 100,
-    measures: FIXED.measures,
-    ..RANDOM
-};
+const MANY: Shape =
+    Shape { pipeline: 4, requests: (4_800, 400), batch: 100, measures: FIXED.measures, ..RANDOM };
 
 pub fn moffer(scale: Scale) -> Outcome<Row> {
     run(scale, &MANY)
 }
 
 pub fn moffer_fixed(scale: Scale) -> Outcome<Row> {
-    let shape = Shape {
-        delay: FIXED.delay,
-        score: FIXED.score,
-        ..MANY
-    };
+    let shape = Shape { delay: FIXED.delay, score: FIXED.score, ..MANY };
     run(scale, &shape)
 }
 
@@ -136,12 +155,7 @@ pub fn with_redis(scale: Scale, redis: &Redis) -> Outcome<(f64, Option<String>)>
 
 /// One client that waits on this Redis: p50 in microseconds, and what is missing.
 pub fn alone_with_redis(scale: Scale, redis: &Redis) -> Outcome<(f64, Option<String>)> {
-    let shape = Shape {
-        clients: 1,
-        pipeline: 1,
-        requests: (5_000, 500),
-        ..RANDOM
-    };
+    let shape = Shape { clients: 1, pipeline: 1, requests: (5_000, 500), ..RANDOM };
     let (round, missing) = broker_round(scale, &shape, redis)?;
     Ok((round.p50_us, missing))
 }
@@ -153,10 +167,7 @@ fn throughput(broker: &[Round], direct: &[Round], target: &'static str) -> Vec<M
     vec![
         both("offers/s", |round| round.per_second).target(target),
         both("Redis CPU us/offer", |round| round.redis_us),
-        Measure::broker(
-            "broker CPU us/offer",
-            broker.iter().map(|round| round.broker_us),
-        ),
+        Measure::broker("broker CPU us/offer", broker.iter().map(|round| round.broker_us)),
     ]
 }
 
@@ -173,22 +184,18 @@ fn run(scale: Scale, shape: &Shape) -> Outcome<Row> {
     let (mut broker, mut direct) = (Vec::new(), Vec::new());
     let mut faults = Vec::new();
     for _ in 0..scale.pick(5, 1) {
-        let (round, fault) = broker_round(scale, shape, &Redis::start()?)?;
+        let (round, fault) = broker_round(scale, shape, &servers::redis(NO_FILE))?;
         broker.push(round);
         faults.extend(fault);
         let alike = if shape.batch > 1 { &RANDOM } else { shape };
         direct.push(direct_round(scale, alike)?);
     }
-    Ok(Row {
-        measures: (shape.measures)(&broker, &direct),
-        faults,
-        ..Row::default()
-    })
+    Ok(Row { measures: (shape.measures)(&broker, &direct), faults, ..Row::default() })
 }
 
 /// Also what is missing, if anything is.
 fn broker_round(scale: Scale, shape: &Shape, redis: &Redis) -> Outcome<(Round, Option<String>)> {
-    let broker = Broker::start(redis, &[DELAY_MAX])?;
+    let broker = servers::broker(redis, &[DELAY_MAX]);
     let mut command = match shape.batch {
         1 => vec!["DQ.OFFER", shape.queue],
         _ => vec!["DQ.MOFFER", shape.queue],
@@ -197,7 +204,7 @@ fn broker_round(scale: Scale, shape: &Shape, redis: &Redis) -> Outcome<(Round, O
         command.extend([shape.delay, PAYLOAD]);
     }
     let (redis_before, broker_before) = (redis.cpu_seconds()?, broker.cpu_seconds()?);
-    let mut round = benchmark(scale, shape, broker.port, &command)?;
+    let mut round = benchmark(scale, shape, broker.port(), &command)?;
     let offered = scale.pick(shape.requests.0, shape.requests.1) * shape.batch;
     let each = 1e6 / offered as f64;
     round.per_second *= shape.batch as f64;
@@ -207,16 +214,21 @@ fn broker_round(scale: Scale, shape: &Shape, redis: &Redis) -> Outcome<(Round, O
 }
 
 fn direct_round(scale: Scale, shape: &Shape) -> Outcome<Round> {
-    let redis = Redis::start()?;
+    let redis = servers::redis(NO_FILE);
+    script_round(scale, shape, &redis, redis.port())
+}
+
+/// Redisson's script by what listens on this port.
+fn script_round(scale: Scale, shape: &Shape, redis: &Redis, port: u16) -> Outcome<Round> {
     let mut connection = redis.connect()?;
     let load: [&[u8]; 3] = [b"SCRIPT", b"LOAD", SCRIPT.as_bytes()];
-    let sha = String::from_utf8(connection.call(&load)?.text()?)?;
+    let sha = String::from_utf8(connection.ask(&load)?.into_bytes()?)?;
     let keys = keys(shape.queue);
     let mut command = vec!["EVALSHA", &sha, "4"];
     command.extend(keys.iter().map(String::as_str));
     command.extend([shape.score, ID, PAYLOAD]);
     let before = redis.cpu_seconds()?;
-    let mut round = benchmark(scale, shape, redis.port, &command)?;
+    let mut round = benchmark(scale, shape, port, &command)?;
     let offered = scale.pick(shape.requests.0, shape.requests.1);
     round.redis_us = (redis.cpu_seconds()? - before) * 1e6 / offered as f64;
     match missing(shape, offered, &mut connection)? {
@@ -226,37 +238,21 @@ fn direct_round(scale: Scale, shape: &Shape) -> Outcome<Round> {
 }
 
 fn benchmark(scale: Scale, shape: &Shape, port: u16, command: &[&str]) -> Outcome<Round> {
-    let keyspace = if shape.queues > 1 {
-        shape.queues
-    } else {
-        1_000_000_000
-    };
+    let keyspace = if shape.queues > 1 { shape.queues } else { 1_000_000_000 };
     let output = Command::new("redis-benchmark")
         .args(["-h", "127.0.0.1", "-p", &port.to_string(), "--csv"])
-        .args([
-            "-c",
-            &shape.clients.to_string(),
-            "-P",
-            &shape.pipeline.to_string(),
-        ])
-        .args([
-            "-n",
-            &scale.pick(shape.requests.0, shape.requests.1).to_string(),
-        ])
+        .args(["-c", &shape.clients.to_string(), "-P", &shape.pipeline.to_string()])
+        .args(["-n", &scale.pick(shape.requests.0, shape.requests.1).to_string()])
         .args(["-r", &keyspace.to_string()])
         .args(command)
         .stdin(Stdio::null())
         .output()
         .map_err(|error| format!("redis-benchmark (Debian: package redis-tools): {error}"))?;
-    let (table, errors) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
+    let (table, errors) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     // "test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms",...; the test is the command.
     let line = table.lines().rfind(|line| !line.starts_with("\"test\""));
-    let figures = line
-        .and_then(|line| line.split_once("\",\""))
-        .map(|(_, rest)| rest);
+    let figures = line.and_then(|line| line.split_once("\",\"")).map(|(_, rest)| rest);
     let figures: Vec<f64> = figures
         .unwrap_or_default()
         .split(',')
@@ -275,11 +271,9 @@ fn benchmark(scale: Scale, shape: &Shape, port: u16, command: &[&str]) -> Outcom
 }
 
 /// Compares what Redis holds with what was offered; a few of the random delays have passed.
-fn missing(shape: &Shape, offered: u64, redis: &mut Connection) -> Outcome<Option<String>> {
+fn missing(shape: &Shape, offered: u64, redis: &mut Client) -> Outcome<Option<String>> {
     for number in 0..shape.queues {
-        let queue = shape
-            .queue
-            .replace("__rand_int__", &format!("{number:012}"));
+        let queue = shape.queue.replace("__rand_int__", &format!("{number:012}"));
         let [list, timeout, ..] = keys(&queue);
         redis.push(&[b"ZCARD", timeout.as_bytes()]);
         redis.push(&[b"LLEN", list.as_bytes()]);
@@ -287,7 +281,7 @@ fn missing(shape: &Shape, offered: u64, redis: &mut Connection) -> Outcome<Optio
     redis.flush()?;
     let mut held = 0;
     for _ in 0..shape.queues * 2 {
-        held += redis.reply()?.int()?;
+        held += redis.answer()?.number()?;
     }
     Ok((held != offered).then(|| format!("offered {offered}, Redis holds {held}")))
 }

@@ -1,12 +1,11 @@
-//! The plots of the README, from what `load.json` has: what is in which.
+//! The plots of docs/performance.md, from what `load.json` has: what is in which.
 //!
-//! Keeps: a figure that was not measured is left out; a plot without any is not drawn.
+//! Keeps: a figure that was not measured is left out; a plot without any is not drawn; a figure is
+//! the one of the table.
 
-use std::path::Path;
-
-use crate::Outcome;
 use crate::charts::{Bars, Curves, Entry, Panel, Spacing};
-use crate::figures::{Measure, Run};
+use crate::figures::{Finished, Measure, Run};
+use crate::report::shown;
 
 /// A plot with bars: file, title, spacing, unit, the other side, and row, figure and label of each.
 struct Plot {
@@ -58,11 +57,7 @@ const BARS: [Plot; 5] = [
         entries: &[
             ("drain", "PING p99 ms", "due in one millisecond"),
             ("drain-random", "PING p99 ms", "due within a second"),
-            (
-                "drain-random-off",
-                "PING p99 ms",
-                "the same, order list off",
-            ),
+            ("drain-random-off", "PING p99 ms", "the same, order list off"),
         ],
     },
     Plot {
@@ -98,20 +93,12 @@ const LATENESS: [(&str, &str); 2] = [
     ("lateness-queues", "1,000 due a second, 1,000 queues"),
 ];
 
-pub fn draw(run: &Run, dir: &Path) -> Outcome<()> {
-    std::fs::create_dir_all(dir)?;
-    let write = |file: &str, text: String| -> Outcome<()> {
-        let path = dir.join(file);
-        std::fs::write(&path, text)?;
-        println!("{}", path.display());
-        Ok(())
-    };
+/// Each plot with the name of its file.
+pub fn draw(run: &Run) -> Vec<(&'static str, String)> {
+    let mut drawn = Vec::new();
     for plot in &BARS {
-        let entries: Vec<Entry> = plot
-            .entries
-            .iter()
-            .filter_map(|entry| self::entry(run, entry))
-            .collect();
+        let entries: Vec<Entry> =
+            plot.entries.iter().filter_map(|entry| self::entry(run, entry)).collect();
         if entries.is_empty() {
             continue;
         }
@@ -122,35 +109,43 @@ pub fn draw(run: &Run, dir: &Path) -> Outcome<()> {
             other: plot.other,
             entries,
         };
-        write(plot.file, bars.svg())?;
+        drawn.push((plot.file, bars.svg()));
     }
     let panels: Vec<Panel> = LATENESS
         .iter()
         .filter_map(|(row, label)| {
             let found = run.rows.iter().find(|found| found.row == *row)?;
             let curve = found.found.curves.first()?;
-            Some(Panel { label, curve })
+            let figures = [side(found, |m| m.broker), side(found, |m| m.other)];
+            Some(Panel { label, curve, figures })
         })
         .collect();
     if panels.is_empty() {
-        return Ok(());
+        return drawn;
     }
     let curves = Curves {
         title: "Lateness: part of the messages that came within so many ms",
         other: REDISSON,
         panels,
     };
-    write("lateness.svg", curves.svg())
+    drawn.push(("lateness.svg", curves.svg()));
+    drawn
+}
+
+/// `p50 0.5, p99 1.1, max 5 ms`, as the table has them: medians of rounds. (The curve is of all
+/// rounds together.)
+fn side(row: &Finished, of: impl Fn(&Measure) -> Option<f64>) -> String {
+    let figure = |measure: &Measure| {
+        let name = measure.name.trim().strip_suffix(" ms")?;
+        Some(format!("{name} {}", shown(of(measure)?)))
+    };
+    let figures: Vec<String> = row.found.measures.iter().filter_map(figure).collect();
+    format!("{} ms", figures.join(", "))
 }
 
 fn entry(run: &Run, (row, measure, label): &(&str, &str, &'static str)) -> Option<Entry> {
     let found = run.measure(row, measure)?;
-    Some(Entry {
-        label,
-        broker: found.broker?,
-        other: found.other,
-        aim: aim(found),
-    })
+    Some(Entry { label, broker: found.broker?, other: found.other, aim: aim(found) })
 }
 
 /// What a target's text means: `<= 0.25`, `>= 300,000`, or `>= 1.9 x` of the other side.

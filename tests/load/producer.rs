@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::Outcome;
 use crate::messages::{Message, Random, now_us};
-use crate::resp::Connection;
+use crate::support::resp::Client;
 
 /// What RDelayedQueue.offerAsync evaluates since Redisson 3.21.1.
 pub const SCRIPT: &str = "\
@@ -37,9 +37,9 @@ pub enum Due {
 }
 
 pub enum Producer {
-    Broker(Connection),
+    Broker(Client),
     Script {
-        redis: Connection,
+        redis: Client,
         sha: Vec<u8>,
         /// Of ids: Redisson's are random.
         random: Random,
@@ -47,9 +47,9 @@ pub enum Producer {
 }
 
 impl Producer {
-    pub fn script(mut redis: Connection) -> Outcome<Self> {
-        let sha = redis.call(&[b"SCRIPT", b"LOAD", SCRIPT.as_bytes()])?;
-        let (sha, random) = (sha.text()?, Random::new());
+    pub fn script(mut redis: Client) -> Outcome<Self> {
+        let sha = redis.ask(&[b"SCRIPT", b"LOAD", SCRIPT.as_bytes()])?;
+        let (sha, random) = (sha.into_bytes()?, Random::new());
         Ok(Producer::Script { redis, sha, random })
     }
 
@@ -98,11 +98,9 @@ impl Producer {
     fn second(&self) -> Outcome<Self> {
         Ok(match self {
             Producer::Broker(broker) => Producer::Broker(broker.second()?),
-            Producer::Script { redis, sha, .. } => Producer::Script {
-                redis: redis.second()?,
-                sha: sha.clone(),
-                random: Random::new(),
-            },
+            Producer::Script { redis, sha, .. } => {
+                Producer::Script { redis: redis.second()?, sha: sha.clone(), random: Random::new() }
+            }
         })
     }
 
@@ -116,8 +114,8 @@ impl Producer {
     fn replies(&mut self, messages: &mut [Message]) -> Outcome<()> {
         for message in messages {
             match self {
-                Producer::Broker(broker) => message.promised(broker.reply()?.text()?)?,
-                Producer::Script { redis, .. } => drop(redis.reply()?),
+                Producer::Broker(broker) => message.promised(broker.answer()?.into_bytes()?)?,
+                Producer::Script { redis, .. } => drop(redis.answer()?),
             }
         }
         Ok(())
@@ -132,7 +130,7 @@ impl Producer {
     }
 }
 
-fn offer(broker: &mut Connection, messages: &[Message], due: Due) -> Outcome<()> {
+fn offer(broker: &mut Client, messages: &[Message], due: Due) -> Outcome<()> {
     for message in messages {
         let when = message.due_ms.to_string();
         let (queue, payload) = (&message.queue, &message.payload);
@@ -141,10 +139,10 @@ fn offer(broker: &mut Connection, messages: &[Message], due: Due) -> Outcome<()>
             Due::After => broker.push(&[b"DQ.OFFER", queue, when.as_bytes(), payload]),
         }
     }
-    broker.flush()
+    Ok(broker.flush()?)
 }
 
-fn load(broker: &mut Connection, messages: &mut [Message]) -> Outcome<()> {
+fn load(broker: &mut Client, messages: &mut [Message]) -> Outcome<()> {
     for some in messages.chunks_mut(MANY * MANY_PIPELINE) {
         for together in some.chunks(MANY) {
             let times: Vec<String> = together.iter().map(|one| one.due_ms.to_string()).collect();
@@ -157,8 +155,8 @@ fn load(broker: &mut Connection, messages: &mut [Message]) -> Outcome<()> {
         }
         broker.flush()?;
         for together in some.chunks_mut(MANY) {
-            for (message, id) in together.iter_mut().zip(broker.reply()?.array()?) {
-                message.promised(id.text()?)?;
+            for (message, id) in together.iter_mut().zip(broker.answer()?.into_array()?) {
+                message.promised(id.into_bytes()?)?;
             }
         }
     }
@@ -166,7 +164,7 @@ fn load(broker: &mut Connection, messages: &mut [Message]) -> Outcome<()> {
 }
 
 fn call(
-    redis: &mut Connection,
+    redis: &mut Client,
     sha: &[u8],
     random: &mut Random,
     messages: &mut [Message],
@@ -193,7 +191,7 @@ fn call(
             &message.payload,
         ]);
     }
-    redis.flush()
+    Ok(redis.flush()?)
 }
 
 /// Those of a queue, in the order of the script: destination, timeout set, order list, channel.

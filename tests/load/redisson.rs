@@ -12,8 +12,7 @@ use std::time::{Duration, Instant};
 use crate::Outcome;
 use crate::jvm::Jvm;
 use crate::producer::keys;
-use crate::resp::Connection;
-use crate::servers::Redis;
+use crate::support::redis::Redis;
 use crate::support::resp::{Client, Value};
 
 const VERSION: &str = "4.7.0";
@@ -44,7 +43,7 @@ impl Redisson {
         let connections = CONNECTIONS + queues.len() / QUEUES_A_CONNECTION;
         // Written for tests, which panic.
         let started = catch_unwind(|| {
-            let jvm = Jvm::to_measure(VERSION, redis.port, connections);
+            let jvm = Jvm::to_measure(VERSION, redis.port(), connections);
             let client = jvm.client();
             (jvm, client)
         });
@@ -55,10 +54,7 @@ impl Redisson {
             ask(&mut client, &["HOLD", queue])?;
         }
         subscribed(&mut redis, queues)?;
-        Ok(Redisson {
-            _jvm: jvm,
-            _client: client,
-        })
+        Ok(Redisson { _jvm: jvm, _client: client })
     }
 }
 
@@ -77,27 +73,25 @@ fn ask(client: &mut Client, args: &[&str]) -> Outcome<()> {
     }
 }
 
-fn warm(client: &mut Client, redis: &mut Connection) -> Outcome<()> {
+fn warm(client: &mut Client, redis: &mut Client) -> Outcome<()> {
     ask(client, &["OFFERMANY", "warm", WARM, "warm", "1", "1000"])?;
     let all: u64 = WARM.parse()?;
-    until("delivers", || {
-        Ok(redis.call(&[b"LLEN", b"warm"])?.int()? >= all)
-    })?;
+    until("delivers", || Ok(redis.ask(&[b"LLEN", b"warm"])?.number()? >= all))?;
     ask(client, &["DESTROY", "warm"])?;
-    redis.call(&[b"DEL", b"warm"])?;
+    redis.ask(&[b"DEL", b"warm"])?;
     Ok(())
 }
 
-fn subscribed(redis: &mut Connection, queues: &[String]) -> Outcome<()> {
+fn subscribed(redis: &mut Client, queues: &[String]) -> Outcome<()> {
     let channels: Vec<String> = queues.iter().map(|queue| channel(queue)).collect();
     let mut args: Vec<&[u8]> = vec![b"PUBSUB", b"NUMSUB"];
     args.extend(channels.iter().map(String::as_bytes));
     until("is subscribed to all queues", || {
         // Names and numbers in turn.
-        let reply = redis.call(&args)?.array()?;
+        let reply = redis.ask(&args)?.into_array()?;
         let mut subscribers = 0;
         for number in reply.into_iter().skip(1).step_by(2) {
-            subscribers += number.int()?.min(1) as usize;
+            subscribers += number.number()?.min(1) as usize;
         }
         Ok(subscribers == channels.len())
     })

@@ -1,11 +1,11 @@
-//! What rows found, for people: a table while they run, and one in Markdown for the README.
+//! What rows found, for people: a table while they run, and one in Markdown for the docs.
 //!
 //! Knows no row. Keeps: what was not measured is empty, never 0.
 
 use crate::Scale;
 use crate::figures::{Finished, Measure, Run};
 
-/// Rows whose figures the README tells in other ways.
+/// Rows whose figures docs/performance.md tells in other ways.
 const APART: [&str; 1] = ["hostile"];
 
 pub fn start(scale: Scale) {
@@ -35,10 +35,7 @@ pub fn row(row: &Finished) {
     for measure in &row.found.measures {
         let [broker, other] = [measure.broker, measure.other].map(|value| figure(value, shown));
         let ratio = figure(measure.ratio, ratio);
-        println!(
-            "{}",
-            line([&measure.name, &broker, &other, &ratio, &measure.target])
-        );
+        println!("{}", line([&measure.name, &broker, &other, &ratio, &measure.target]));
     }
     for note in &row.found.notes {
         println!("  {note}");
@@ -48,22 +45,78 @@ pub fn row(row: &Finished) {
     }
 }
 
-/// What was aimed at: a line for each row, in each cell a line for each figure.
-pub fn markdown(run: &Run) {
-    println!("| Row | What | Figure | Broker | Other | Ratio | Aim |");
-    println!("| --- | --- | --- | --- | --- | --- | --- |");
-    for row in &run.rows {
-        let aimed = |measure: &&Measure| !measure.target.is_empty() && measure.broker.is_some();
-        let measures: Vec<&Measure> = row.found.measures.iter().filter(aimed).collect();
-        if measures.is_empty() || APART.contains(&row.row.as_str()) {
-            continue;
+/// The text of docs/performance.md between two comments: when and where it was measured, and the
+/// table.
+pub fn page(run: &Run) -> String {
+    format!("{}\n\n{}", circumstances(run), table(run))
+}
+
+/// Day, commit and versions of most rows, and of the others by name.
+fn circumstances(run: &Run) -> String {
+    let mut kinds: Vec<(String, Vec<&str>)> = Vec::new();
+    for row in run.rows.iter().filter(|row| is_shown(row)) {
+        let day = match row.at_ms {
+            0 => "on a day that was not kept".to_owned(),
+            ms => format!("on {}", day(ms)),
+        };
+        let commit = match row.commit.as_str() {
+            "" => String::new(),
+            commit => format!(" at commit {commit}"),
+        };
+        let redis = match row.redis.as_str() {
+            "" => String::new(),
+            redis => format!(" with Redis {redis}"),
+        };
+        let kind = format!("{day}{commit}{redis}");
+        match kinds.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, rows)) => rows.push(&row.row),
+            None => kinds.push((kind, vec![&row.row])),
         }
+    }
+    // The first of equals.
+    kinds.sort_by_key(|(_, rows)| std::cmp::Reverse(rows.len()));
+    let machine = match run.machine.as_str() {
+        "" => "a machine that was not kept",
+        machine => machine,
+    };
+    let mut text = format!("Measured on {machine}");
+    for (place, (kind, rows)) in kinds.iter().enumerate() {
+        if place == 0 {
+            text += &format!(", {kind}");
+        } else {
+            let rows: Vec<String> = rows.iter().map(|row| format!("`{row}`")).collect();
+            text += &format!("; {} {kind}", rows.join(", "));
+        }
+    }
+    text + "."
+}
+
+/// Of the calendar, from Unix ms.
+fn day(ms: u64) -> String {
+    let moment = time::OffsetDateTime::from_unix_timestamp((ms / 1000) as i64);
+    moment.map_or_else(|_| String::new(), |moment| moment.date().to_string())
+}
+
+fn aimed(measure: &&Measure) -> bool {
+    !measure.target.is_empty() && measure.broker.is_some()
+}
+
+fn is_shown(row: &Finished) -> bool {
+    row.found.measures.iter().any(|measure| aimed(&measure)) && !APART.contains(&row.row.as_str())
+}
+
+/// What was aimed at: a line for each row, in each cell a line for each figure.
+pub fn table(run: &Run) -> String {
+    let mut table = "| Row | What | Figure | Broker | Other | Ratio | Aim |\n".to_owned();
+    table += "| --- | --- | --- | --- | --- | --- | --- |\n";
+    for row in run.rows.iter().filter(|row| is_shown(row)) {
+        let measures: Vec<&Measure> = row.found.measures.iter().filter(aimed).collect();
         let cell = |text: &dyn Fn(&Measure) -> String| {
             let lines: Vec<String> = measures.iter().map(|measure| text(measure)).collect();
             lines.join("<br>").trim_end_matches("<br>").to_owned()
         };
-        println!(
-            "| `{}` | {} | {} | {} | {} | {} | {} |",
+        table += &format!(
+            "| `{}` | {} | {} | {} | {} | {} | {} |\n",
             row.row,
             described(&row.what, &row.other),
             cell(&|measure| measure.name.trim().to_owned()),
@@ -73,6 +126,7 @@ pub fn markdown(run: &Run) {
             cell(&|measure| measure.target.clone()),
         );
     }
+    table
 }
 
 fn figure(value: Option<f64>, text: impl Fn(f64) -> String) -> String {
@@ -80,9 +134,7 @@ fn figure(value: Option<f64>, text: impl Fn(f64) -> String) -> String {
 }
 
 fn line([name, broker, other, ratio, target]: [&str; 5]) -> String {
-    format!("  {name:<28} {broker:>10} {other:>10} {ratio:>7}  {target}")
-        .trim_end()
-        .to_owned()
+    format!("  {name:<28} {broker:>10} {other:>10} {ratio:>7}  {target}").trim_end().to_owned()
 }
 
 pub fn ratio(value: f64) -> String {

@@ -7,7 +7,9 @@ use crate::Outcome;
 use crate::figures::Row;
 use crate::producer::Producer;
 use crate::redisson::Redisson;
-use crate::servers::{Broker, NO_FILE, Redis};
+use crate::servers::{self, NO_FILE};
+use crate::support::broker::Broker;
+use crate::support::redis::Redis;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Side {
@@ -38,13 +40,16 @@ impl Scene {
 
     /// `args` of Redis.
     pub fn with(side: Side, queues: &[String], args: &[&str]) -> Outcome<Self> {
-        let redis = Redis::with(args)?;
+        let redis = servers::redis(args);
         let deliverer = match side {
-            Side::Broker => Deliverer::Broker(Broker::start(&redis, &[])?),
+            Side::Broker => Deliverer::Broker(servers::broker(&redis, &[])),
             Side::ListOff => {
                 let table = |queue| format!("[[queues]]\nname = {queue:?}\norder_list = false\n");
                 let file: String = queues.iter().map(table).collect();
-                Deliverer::Broker(Broker::with_file(&redis, &[], &file)?)
+                let path = redis.dir().join("broker.toml");
+                std::fs::write(&path, file)?;
+                let args = ["--config", path.to_str().ok_or("no text")?];
+                Deliverer::Broker(servers::broker_with(&redis, &args, &[]))
             }
             Side::Redisson => {
                 let _running = Redisson::start(&redis, queues)?;
@@ -86,11 +91,7 @@ pub fn in_turns<T>(
             }
         }
     }
-    Ok(Turns {
-        broker,
-        other,
-        notes,
-    })
+    Ok(Turns { broker, other, notes })
 }
 
 impl<T> Turns<T> {

@@ -25,11 +25,7 @@ pub enum Anchor {
 impl Svg {
     pub fn new(width: f64, height: f64) -> Self {
         let body = String::new();
-        Svg {
-            width,
-            height,
-            body,
-        }
+        Svg { width, height, body }
     }
 
     fn add(&mut self, shape: std::fmt::Arguments<'_>) {
@@ -53,10 +49,7 @@ impl Svg {
     }
 
     pub fn path(&mut self, points: &[(f64, f64)], color: &str) {
-        let points: Vec<String> = points
-            .iter()
-            .map(|(x, y)| format!("{x:.1},{y:.1}"))
-            .collect();
+        let points: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
         self.add(format_args!(
             "<polyline points=\"{}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"2.5\" \
              stroke-linejoin=\"round\"/>",
@@ -88,11 +81,7 @@ impl Svg {
     }
 
     pub fn document(self) -> String {
-        let Svg {
-            width,
-            height,
-            body,
-        } = self;
+        let Svg { width, height, body } = self;
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
              width=\"{width}\" height=\"{height}\" font-family=\"-apple-system, 'Segoe UI', \

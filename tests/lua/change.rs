@@ -1,5 +1,5 @@
-//! reschedule.lua, fire.lua, pause.lua, resume.lua, configure.lua, prune.lua: what changes a queue
-//! and adds or takes no message.
+//! reschedule.lua, fire.lua, pause.lua, resume.lua, pause_all.lua, configure.lua, prune.lua:
+//! what changes a queue and adds or takes no message.
 
 use crate::bench::{Bench, Row, check};
 use crate::support::redis::{Redis, shared};
@@ -7,13 +7,7 @@ use crate::support::redis::{Redis, shared};
 #[test]
 fn reschedule() {
     let rows: &[Row] = &[
-        (
-            "nothing there",
-            "",
-            "reschedule 1000 #1 -9000000000000",
-            "OK '' '' :0",
-            "",
-        ),
+        ("nothing there", "", "reschedule 1000 #1 -9000000000000", "OK '' '' :0", ""),
         (
             "one, later: still the head",
             "timeout m1(a)=1000; list m1(a)",
@@ -117,10 +111,7 @@ fn fire_now() {
         ),
         "fired",
     );
-    bench.returns(
-        "transfer 9 1000",
-        &format!("OK 9000000000000 '' :0 :0 :0 :0 {now_ms} :2"),
-    );
+    bench.returns("transfer 9 1000", &format!("OK 9000000000000 '' :0 :0 :0 :0 {now_ms} :2"));
     bench.returns("fire 9000000000000 #1", "OK :1 :1");
     bench.returns("fire 9000000000001 #4", "OK :1 :0");
 }
@@ -130,70 +121,51 @@ fn fire_now() {
 fn publications() {
     let mut bench = Bench::new(
         "timeout m1(a)=9000000000000 m2(b)=9000000000001 m3(c)=9000000000002 m4(d)=0
-         quarantine bad=-5 bad2=8.5; queue name=$q",
+         quarantine bad=-5 bad2=8.5; record name=$q",
     );
     let channel = format!("redisson_delay_queue_channel:{{{}}}", bench.names.queue);
     let mut subscriber = shared().client(0);
     subscriber.call(&["SUBSCRIBE", &channel]).unwrap();
-    bench.returns(
-        "reschedule 9000000000001 #2 -8000000000000",
-        "OK 8000000000000 #2 :0",
-    );
+    bench.returns("reschedule 9000000000001 #2 -8000000000000", "OK 8000000000000 #2 :0");
     bench.returns("fire 9000000000000 #1", "OK :1 :0");
     bench.returns("cancel 0 #4", "OK :1");
     bench.returns("clear", "OK :3");
-    bench.returns("quarantine_restore bad2", "OK :1 :1");
-    bench.returns("quarantine_restore bad", "OK :1 :1");
-    bench.returns("remove bad", "OK :1");
+    for (bad, take_out) in [("bad2", "none"), ("bad", "bad")] {
+        let call = format!("quarantine_restore 0 1000 '' '' 0 '' {bad}");
+        bench.returns(&call, "OK :1 :1 '' '' 0 ''");
+        bench.redis(&format!("ZREM @timeout {take_out}"));
+    }
     bench.returns("offer q -8000000000000:m5(e)", "OK");
-    bench.returns("remove bad2", "OK :1");
-    bench.returns(
-        "reschedule 8000000000000 #5 -7000000000000",
-        "OK 7000000000000 #5 :1",
-    );
+    bench.redis("ZREM @timeout bad2");
+    bench.returns("reschedule 8000000000000 #5 -7000000000000", "OK 7000000000000 #5 :1");
     bench.returns("fire 7000000000000 #5", "OK :1 :1");
     let now_ms = (bench.now_us / 1000).to_string();
     bench.client.call(&["PUBLISH", &channel, "end"]).unwrap();
     // A restored score is floored; one that no Redisson client can parse is not published.
     for score in ["8", "7000000000000", &now_ms, "end"] {
-        assert_eq!(
-            subscriber.read().unwrap().texts(),
-            ["message", &channel, score]
-        );
+        assert_eq!(subscriber.read().unwrap().texts(), ["message", &channel, score]);
     }
 }
 
 #[test]
 fn pause_and_resume() {
     let rows: &[Row] = &[
-        (
-            "until resumed, claims the name",
-            "",
-            "pause 0",
-            "OK",
-            "queue name=$q paused_until=-1",
-        ),
+        ("until resumed, claims the name", "", "pause 0", "OK", "record name=$q paused_until=-1"),
         (
             "again; what else is recorded stays",
-            "queue name=$q paused_until=5 format=legacy",
+            "record name=$q paused_until=5 format=legacy",
             "pause 0",
             "OK",
-            "queue name=$q paused_until=-1 format=legacy",
+            "record name=$q paused_until=-1 format=legacy",
         ),
-        (
-            "another name",
-            "queue name=other",
-            "pause 0",
-            "BADQUEUE other",
-            "queue name=other",
-        ),
+        ("another name", "record name={$q}", "pause 0", "BADQUEUE {$q}", "record name={$q}"),
         ("nothing to resume", "", "resume", "OK :0", ""),
         (
             "a pause that is over",
-            "queue name=$q paused_until=1000",
+            "record name=$q paused_until=1000",
             "resume",
             "OK :0",
-            "queue name=$q paused_until=1000",
+            "record name=$q paused_until=1000",
         ),
     ];
     check(rows);
@@ -205,24 +177,63 @@ fn pauses_end() {
     let mut bench = Bench::new("timeout m1(a)=1; list m1(a)");
     bench.returns("pause 60000", "OK");
     let until_ms = (bench.now_us + 999) / 1000 + 60_000;
-    bench.returns(
-        "transfer 9 1000",
-        &format!("PAUSED 1 {until_ms} :0 :0 :0 :0"),
-    );
+    bench.returns("transfer 9 1000", &format!("PAUSED 1 {until_ms} :0 :0 :0 :0"));
     bench.returns("resume", "OK :1");
     let ended_ms = bench.now_us / 1000;
     bench.then(
-        &format!("timeout m1(a)=1; list m1(a); queue name=$q paused_until={ended_ms}"),
+        &format!("timeout m1(a)=1; list m1(a); record name=$q paused_until={ended_ms}"),
         "resumed",
     );
     bench.returns("resume", "OK :0");
-    bench.returns(
-        "transfer 9 1000",
-        &format!("OK '' '' :{ended_ms} :0 :0 :0 1 :1"),
-    );
+    bench.returns("transfer 9 1000", &format!("OK '' '' :{ended_ms} :0 :0 :0 1 :1"));
     bench.returns("pause 0", "OK");
     bench.returns("offer q 0:m2(b)", "OK :0 :1");
     bench.returns("resume", "OK :1");
+}
+
+/// All queues: until resumed, for a time, and the later of two pauses counts.
+#[test]
+fn pause_of_all() {
+    let rows: &[Row] = &[
+        ("until resumed", "", "pause_all -1", "OK :0", "all paused_until=-1"),
+        (
+            "in place of one for a time",
+            "all paused_until=9000000000000",
+            "pause_all -1",
+            "OK :1",
+            "all paused_until=-1",
+        ),
+        ("nothing to resume", "", "pause_all 0", "OK :0", ""),
+        (
+            "a pause that is over",
+            "all paused_until=1000",
+            "pause_all 0",
+            "OK :0",
+            "all paused_until=1000",
+        ),
+    ];
+    check(rows);
+    let queue = "timeout m1(a)=1; list m1(a)";
+    let mut bench = Bench::new(queue);
+    bench.returns("pause_all 60000", "OK :0");
+    let until_ms = (bench.now_us + 999) / 1000 + 60_000;
+    let paused = |until| format!("PAUSED 1 {until} :0 :0 :0 :0");
+    bench.returns("transfer 9 1000", &paused(until_ms));
+    bench.returns("pause 90000", "OK");
+    let own_ms = (bench.now_us + 999) / 1000 + 90_000;
+    bench.returns("transfer 9 1000", &paused(own_ms));
+    bench.returns("pause_all -1", "OK :1");
+    bench.returns("transfer 9 1000", &paused(-1));
+    bench.returns("resume", "OK :1");
+    let first_ms = bench.now_us / 1000;
+    bench.returns("transfer 9 1000", &paused(-1));
+    bench.returns("pause_all 0", "OK :1");
+    let ended_ms = bench.now_us / 1000;
+    bench.then(
+        &format!("{queue}; record name=$q paused_until={first_ms}; all paused_until={ended_ms}"),
+        "resumed",
+    );
+    bench.returns("transfer 9 1000", &format!("OK '' '' :{ended_ms} :0 :0 :0 1 :1"));
 }
 
 /// Pausing and resuming go on out of memory.
@@ -232,47 +243,31 @@ fn pause_out_of_memory() {
     let mut bench = Bench::on(&redis, "");
     bench.redis("CONFIG SET maxmemory 1");
     bench.returns("pause 0", "OK");
-    bench.then("queue name=$q paused_until=-1", "paused");
+    bench.then("record name=$q paused_until=-1", "paused");
     bench.returns("resume", "OK :1");
+    bench.returns("pause_all -1", "OK :0");
+    bench.returns("pause_all 0", "OK :1");
 }
 
 #[test]
 fn configure() {
     let rows: &[Row] = &[
-        (
-            "claims the name",
-            "",
-            "configure '' '' 0",
-            "OK DONE :0",
-            "queue name=$q",
-        ),
-        (
-            "legacy",
-            "",
-            "configure legacy '' 0",
-            "OK DONE :0",
-            "queue name=$q format=legacy",
-        ),
+        ("claims the name", "", "configure '' '' 0", "OK DONE :0", "record name=$q"),
+        ("legacy", "", "configure legacy '' 0", "OK DONE :0", "record name=$q format=legacy"),
         (
             "a format stays unless told",
-            "queue name=$q format=legacy paused_until=-1",
+            "record name=$q format=legacy paused_until=-1",
             "configure '' '' 0",
             "OK DONE :0",
-            "queue name=$q format=legacy paused_until=-1",
+            "record name=$q format=legacy paused_until=-1",
         ),
-        (
-            "modern",
-            "queue format=legacy",
-            "configure modern '' 0",
-            "OK DONE :0",
-            "queue name=$q",
-        ),
+        ("modern", "record format=legacy", "configure modern '' 0", "OK DONE :0", "record name=$q"),
         (
             "another name",
-            "queue name=other",
+            "record name={$q}",
             "configure legacy '' 0",
-            "BADQUEUE other",
-            "queue name=other",
+            "BADQUEUE {$q}",
+            "record name={$q}",
         ),
     ];
     check(rows);
@@ -284,68 +279,83 @@ fn prune() {
         ("nothing there", "", "prune", "OK :1", ""),
         (
             "what would not be missed, a pause that is over too",
-            "registry $q other; queue name=$q paused_until=1000; destination d",
+            "registry $q other; record name=$q paused_until=1000; destination d",
             "prune",
             "OK :1",
             "registry other; destination d",
         ),
         (
             "messages are pending",
-            "registry $q; queue name=$q; timeout m1(a)=1",
+            "registry $q; record name=$q; timeout m1(a)=1",
             "prune",
             "OK :0",
-            "registry $q; queue name=$q; timeout m1(a)=1",
+            "registry $q; record name=$q; timeout m1(a)=1",
         ),
         (
-            "messages are listed",
-            "registry $q; queue name=$q; list m1(a)",
-            "prune",
-            "OK :0",
-            "registry $q; queue name=$q; list m1(a)",
-        ),
-        (
-            "a pause is kept",
-            "registry $q; queue name=$q paused_until=-1",
+            "what others left: entries of the list, names",
+            "registry $q; record name=$q; list m1(a); names n=5-0000000000000001
+             ids 0000000000000001=n; quarantine bad=1",
             "prune",
             "OK :1",
-            "queue name=$q paused_until=-1",
+            "quarantine bad=1",
+        ),
+        (
+            "names too where the record is kept",
+            "record name=$q format=legacy; names n=5-0000000000000001",
+            "prune",
+            "OK :1",
+            "record name=$q format=legacy",
+        ),
+        ("what is no time is no pause", "record name=$q paused_until=soon", "prune", "OK :1", ""),
+        (
+            "a pause is kept",
+            "registry $q; record name=$q paused_until=-1",
+            "prune",
+            "OK :1",
+            "record name=$q paused_until=-1",
         ),
         (
             "a pause for a time too",
-            "registry $q; queue name=$q paused_until=9000000000000",
+            "registry $q; record name=$q paused_until=9000000000000",
             "prune",
             "OK :1",
-            "queue name=$q paused_until=9000000000000",
+            "record name=$q paused_until=9000000000000",
         ),
         (
             "a format is kept",
-            "queue name=$q format=legacy",
+            "record name=$q format=legacy",
             "prune",
             "OK :1",
-            "queue name=$q format=legacy",
+            "record name=$q format=legacy",
         ),
         (
             "the keys belong to another name",
-            "registry $q; queue name=other",
+            "registry $q; record name={$q}",
             "prune",
-            "BADQUEUE other",
-            "registry $q; queue name=other",
+            "BADQUEUE {$q}",
+            "registry $q; record name={$q}",
         ),
     ];
     check(rows);
 }
 
-/// A name with a brace is what its keys alone would not say.
+/// A name that its keys alone would not say is kept.
 #[test]
 fn prune_keeps_braces() {
-    let mut bench = Bench::new("");
-    let queue = format!("{{{}}}", bench.names.queue);
-    let key = |role: &str| bench.names.key(role).into_bytes();
-    let keys = ["timeout", "list", "queue", "registry"].map(key);
-    bench.redis("SADD @registry x");
-    let hash = bench.names.key("queue");
-    bench.client.call(&["HSET", &hash, "name", &queue]).unwrap();
-    let reply = bench.eval("prune", &keys, &[queue.clone().into_bytes()]);
-    assert_eq!(reply.texts()[1..], ["OK", "1"]);
-    assert_eq!(bench.redis("HGET @queue name").text(), queue);
+    let mut bench = Bench::new("registry {$q} other; record name={$q}");
+    bench.names.braced = true;
+    bench.returns("prune", "OK :1");
+    bench.then("registry other; record name={$q}", "pruned");
+}
+
+/// The configuration claims a name with braces whatever is pending.
+#[test]
+fn configure_with_braces() {
+    let mut bench = Bench::new("timeout m1(a)=1; list m1(a)");
+    bench.names.braced = true;
+    bench.returns("info", "BADQUEUE $q");
+    bench.returns("configure '' '' 0", "OK DONE :0");
+    bench.then("timeout m1(a)=1; list m1(a); record name={$q}", "claimed");
+    bench.names.braced = false;
+    bench.returns("configure '' '' 0", "BADQUEUE {$q}");
 }

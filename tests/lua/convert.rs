@@ -10,37 +10,13 @@ fn listed() {
     let modern =
         "timeout m1(a)=-5 m2(b)=2000 m3(\\r\\n\\x00)=2000.5 bad=7 m[0700000000000001]()=inf
          list m3(\\r\\n\\x00) bad m[0700000000000001]() m1(a) m2(b)";
-    let recorded = "; queue name=$q format=legacy";
+    let recorded = "; record name=$q format=legacy";
     let with = |keys: &str| format!("{keys}{recorded}");
     let rows: &[Row] = &[
-        (
-            "nothing there",
-            "",
-            "convert_listed '' 0 10 10 1000",
-            "OK :-1 :0",
-            "",
-        ),
-        (
-            "to modern",
-            mixed,
-            "convert_listed modern 0 10 10 1000",
-            "OK :-1 :3",
-            modern,
-        ),
-        (
-            "no format is modern",
-            mixed,
-            "convert_listed '' 0 10 10 1000",
-            "OK :-1 :3",
-            modern,
-        ),
-        (
-            "all are",
-            modern,
-            "convert_listed modern 0 10 10 1000",
-            "OK :-1 :0",
-            modern,
-        ),
+        ("nothing there", "", "convert_listed '' 0 10 10 1000", "OK :-1 :0", ""),
+        ("to modern", mixed, "convert_listed modern 0 10 10 1000", "OK :-1 :3", modern),
+        ("no format is modern", mixed, "convert_listed '' 0 10 10 1000", "OK :-1 :3", modern),
+        ("all are", modern, "convert_listed modern 0 10 10 1000", "OK :-1 :0", modern),
         (
             "that of the queue",
             &with("timeout m1(a)=5 l2(b)=6; list m1(a) l2(b)"),
@@ -125,70 +101,64 @@ fn listed() {
 #[test]
 fn pending() {
     let rows: &[Row] = &[
-        (
-            "nothing there",
-            "",
-            "convert_pending '' '' '' 10 1000",
-            "OK '' '' :0 :0",
-            "",
-        ),
+        ("nothing there", "", "convert_pending '' '' '' 0 '' 10 1000", "OK :0 :0 '' '' :0 ''", ""),
         (
             "not listed",
             "timeout l1(a)=5",
-            "convert_pending modern '' '' 10 1000",
-            "OK 5 l1(a) :1 :0",
+            "convert_pending modern '' '' 0 '' 10 1000",
+            "OK :1 :0 '' '' :0 ''",
             "timeout m1(a)=5",
         ),
         (
             "listed after all: in its place",
             "timeout l1(a)=5; list m3(c) l1(a) m2(b)",
-            "convert_pending modern '' '' 10 1000",
-            "OK 5 l1(a) :1 :0",
+            "convert_pending modern '' '' 0 '' 10 1000",
+            "OK :1 :0 '' '' :0 ''",
             "timeout m1(a)=5; list m3(c) m1(a) m2(b)",
         ),
         (
             "what stays is counted: unreadable, another length of the id, pending in both formats",
             "timeout bad=1 m[01](a)=2 l2(b)=3 m3(c)=4 l3(c)=5 m1()=inf
-             queue name=$q format=legacy",
-            "convert_pending legacy '' '' 10 1000",
-            "OK '' '' :1 :3",
+             record name=$q format=legacy",
+            "convert_pending legacy '' '' 0 '' 10 1000",
+            "OK :1 :3 '' '' :0 ''",
             "timeout bad=1 m[01](a)=2 l2(b)=3 m3(c)=4 l3(c)=5 l1()=inf
-             queue name=$q format=legacy",
+             record name=$q format=legacy",
         ),
         (
-            "what was rewritten ends the page",
+            "behind one that has gone, among equal scores",
             "timeout l1(a)=5 m2(b)=5 l3(c)=6",
-            "convert_pending modern '' '' 10 1000",
-            "OK 5 l1(a) :1 :0",
-            "timeout m1(a)=5 m2(b)=5 l3(c)=6",
-        ),
-        (
-            "goes on behind one that has gone",
-            "timeout m1(a)=5 m2(b)=5 l3(c)=6",
-            "convert_pending modern 5 l1(a) 10 1000",
-            "OK '' '' :1 :0",
+            "convert_pending modern 5 \\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x01 0 '' 10 1000",
+            "OK :2 :0 '' '' :0 ''",
             "timeout m1(a)=5 m2(b)=5 m3(c)=6",
         ),
         (
-            "goes on behind one that is there",
+            "a page is fixed before what it rewrote moves",
             "timeout l1(a)=5 l2(b)=5 l3(c)=6",
-            "convert_pending modern 5 l1(a) 1 1000",
-            "OK 5 l2(b) :1 :0",
-            "timeout l1(a)=5 m2(b)=5 l3(c)=6",
+            "convert_pending modern '' '' 0 '' 1 1000",
+            "OK :1 :0 5 \\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x02 :1 ''",
+            "timeout m1(a)=5 l2(b)=5 l3(c)=6",
+        ),
+        (
+            "and found again after it",
+            "timeout m1(a)=5 l2(b)=5 l3(c)=6",
+            "convert_pending modern 5 \\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x02 1 '' 1 1000",
+            "OK :1 :0 5 \\x08 :1 ''",
+            "timeout m1(a)=5 m2(b)=5 l3(c)=6",
         ),
         (
             "after so many looked at",
-            "timeout m1(a)=5 m2(b)=5",
-            "convert_pending modern '' '' 1 1000",
-            "OK 5 m1(a) :0 :0",
-            "timeout m1(a)=5 m2(b)=5",
+            "timeout m1(a)=5 m2(b)=6",
+            "convert_pending modern '' '' 0 '' 1 1000",
+            "OK :0 :0 (5 '' :0 ''",
+            "timeout m1(a)=5 m2(b)=6",
         ),
         (
             "after so many bytes, one at least",
-            "timeout m1(a)=5 m2(b)=5",
-            "convert_pending modern '' '' 10 1",
-            "OK 5 m1(a) :0 :0",
-            "timeout m1(a)=5 m2(b)=5",
+            "timeout m1(a)=5 m2(b)=6",
+            "convert_pending modern '' '' 0 '' 10 1",
+            "OK :0 :0 (5 '' :0 ''",
+            "timeout m1(a)=5 m2(b)=6",
         ),
     ];
     check(rows);
@@ -221,18 +191,18 @@ fn page_by_page() {
         converted += words[2][1..].parse::<u64>().unwrap();
     }
     assert_eq!(converted, 400);
-    let (mut score, mut prefix, mut pages) = ("''".to_owned(), "''".to_owned(), 0);
+    let (mut cursor, mut pages) = ("'' '' 0 ''".to_owned(), 0);
     loop {
-        let reply = bench.run(&format!("convert_pending modern {score} {prefix} 50 2000"));
+        let reply = bench.run(&format!("convert_pending modern {cursor} 50 2000"));
         bench.number += 1;
         let words: Vec<&str> = reply.split(' ').collect();
-        converted += words[3][1..].parse::<u64>().unwrap();
-        assert_eq!(words[4], ":0", "{reply}");
+        converted += words[1][1..].parse::<u64>().unwrap();
+        assert_eq!(words[2], ":0", "{reply}");
         pages += 1;
-        if words[1] == "''" {
+        if words[3] == "''" {
             break;
         }
-        (score, prefix) = (words[1].to_owned(), words[2].to_owned());
+        cursor = format!("{} {} {} ''", words[3], words[4], &words[5][1..]);
     }
     assert_eq!(converted, 601);
     assert!(pages > 5, "{pages}");
@@ -247,7 +217,7 @@ fn publishes_nothing() {
     let mut subscriber = shared().client(0);
     subscriber.call(&["SUBSCRIBE", &channel]).unwrap();
     bench.returns("convert_listed modern 0 10 10 1000", "OK :-1 :1");
-    bench.returns("convert_pending modern '' '' 10 1000", "OK '' '' :1 :0");
+    bench.returns("convert_pending modern '' '' 0 '' 10 1000", "OK :1 :0 '' '' :0 ''");
     bench.client.call(&["PUBLISH", &channel, "end"]).unwrap();
     let heard = subscriber.read().unwrap().texts();
     assert_eq!(heard, ["message", &channel, "end"]);

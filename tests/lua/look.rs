@@ -1,6 +1,7 @@
-//! The scripts that only read: get, range, heads, found, info, stats, match_listed, match_pending.
+//! The scripts that only read: get, range, found, info, stats, contains.
 
-use crate::bench::{Bench, check};
+use crate::bench::{Bench, FOREVER_MS, check};
+use crate::support::resp::Value;
 
 /// Rows of a script that reads: its reply, with the keyspace as it was.
 fn check_reads(rows: &[(&str, &str, &str, &str)]) {
@@ -15,31 +16,16 @@ fn get() {
          names n=1000-0000000000000001 gone=5-0000000000000009
          ids 0000000000000001=n";
     check_reads(&[
-        ("nothing there", "", "get 1000 #1", "OK '' '' ''"),
-        ("by id, named", given, "get 1000 #1", "OK m1(a) 1000 n"),
-        ("by name", given, "get '' n", "OK m1(a) 1000 n"),
-        (
-            "legacy, no name",
-            given,
-            "get 2000.5 #2",
-            "OK l2(\\r\\n\\x00) 2000.5 ''",
-        ),
-        (
-            "the score in another notation",
-            given,
-            "get 1e3 #1",
-            "OK m1(a) 1000 n",
-        ),
-        ("empty payload", given, "get -inf #3", "OK m3() -inf ''"),
-        (
-            "the name of one that is gone",
-            given,
-            "get '' gone",
-            "OK '' '' ''",
-        ),
-        ("no such name", given, "get '' z", "OK '' '' ''"),
-        ("no such score", given, "get 1001 #1", "OK '' '' ''"),
-        ("a score that is none", given, "get (1000 #1", "OK '' '' ''"),
+        ("nothing there", "", "get 1000 #1 1000", "OK '' '' ''"),
+        ("by id, named", given, "get 1000 #1 1000", "OK m1(a) 1000 n"),
+        ("by name", given, "get '' n 1000", "OK m1(a) 1000 n"),
+        ("legacy, no name", given, "get 2000.5 #2 1000", "OK l2(\\r\\n\\x00) 2000.5 ''"),
+        ("the score in another notation", given, "get 1e3 #1 1000", "OK m1(a) 1000 n"),
+        ("empty payload", given, "get -inf #3 1000", "OK m3() -inf ''"),
+        ("the name of one that is gone", given, "get '' gone 1000", "OK '' '' ''"),
+        ("no such name", given, "get '' z 1000", "OK '' '' ''"),
+        ("no such score", given, "get 1001 #1 1000", "OK '' '' ''"),
+        ("a score that is none", given, "get (1000 #1 1000", "OK '' '' ''"),
     ]);
 }
 
@@ -48,135 +34,229 @@ fn range() {
     let given = "timeout m1(a)=-5 bad=1000 l2(b)=1000 m3(c)=2000.5 m4()=inf
          ids 0000000000000002=n";
     check_reads(&[
-        (
-            "nothing there",
-            "",
-            "range -inf +inf 10 1000 '' ''",
-            "OK :0",
-        ),
+        ("nothing there", "", "range -inf +inf 10 1000 1000 '' '' 0 ''", "OK '' '' :0 ''"),
         (
             "all, unreadable ones too",
             given,
-            "range -inf +inf 10 1000 '' ''",
-            "OK :0 m1(a) -5 '' l2(b) 1000 n bad 1000 '' m3(c) 2000.5 '' m4() inf ''",
+            "range -inf +inf 10 1000 1000 '' '' 0 ''",
+            "OK '' '' :0 '' m1(a) -5 '' l2(b) 1000 n bad 1000 '' m3(c) 2000.5 '' m4() inf ''",
         ),
         (
             "both ends count",
             given,
-            "range 1000 1000 10 1000 '' ''",
-            "OK :0 l2(b) 1000 n bad 1000 ''",
+            "range 1000 1000 10 1000 1000 '' '' 0 ''",
+            "OK '' '' :0 '' l2(b) 1000 n bad 1000 ''",
         ),
-        ("between", given, "range 1001 2000 10 1000 '' ''", "OK :0"),
-        (
-            "the wrong way round",
-            given,
-            "range 2000 1000 10 1000 '' ''",
-            "OK :0",
-        ),
+        ("between", given, "range 1001 2000 10 1000 1000 '' '' 0 ''", "OK '' '' :0 ''"),
+        ("the wrong way round", given, "range 2000 1000 10 1000 1000 '' '' 0 ''", "OK '' '' :0 ''"),
         (
             "exactly the count",
             given,
-            "range 1000 1000 2 1000 '' ''",
-            "OK :0 l2(b) 1000 n bad 1000 ''",
+            "range 1000 1000 2 1000 1000 '' '' 0 ''",
+            "OK '' '' :0 '' l2(b) 1000 n bad 1000 ''",
         ),
         (
-            "count and one",
+            "count and one: behind its score",
             given,
-            "range -inf +inf 1 1000 '' ''",
-            "OK :1 m1(a) -5 ''",
+            "range -inf +inf 1 1000 1000 '' '' 0 ''",
+            "OK (-5 '' :0 '' m1(a) -5 ''",
         ),
         (
-            "bytes",
+            "among equal scores: the first bytes that tell the next one",
             given,
-            "range -inf +inf 10 35 '' ''",
-            "OK :1 m1(a) -5 '' l2(b) 1000 n",
+            "range 1000 +inf 1 1000 1000 '' '' 0 ''",
+            "OK 1000 b :2 '' l2(b) 1000 n",
+        ),
+        (
+            "bytes, of names too",
+            given,
+            "range -inf +inf 10 36 1000 '' '' 0 ''",
+            "OK 1000 b :2 '' m1(a) -5 '' l2(b) 1000 n",
         ),
         (
             "one, however large",
             given,
-            "range -inf +inf 10 1 '' ''",
-            "OK :1 m1(a) -5 ''",
+            "range -inf +inf 10 1 1000 '' '' 0 ''",
+            "OK (-5 '' :0 '' m1(a) -5 ''",
         ),
         (
-            "after a cursor",
+            "behind a score",
             given,
-            "range -inf +inf 2 1000 1000 l2(b)",
-            "OK :1 bad 1000 '' m3(c) 2000.5 ''",
+            "range -inf +inf 2 1000 1000 (1000 '' 0 ''",
+            "OK '' '' :0 '' m3(c) 2000.5 '' m4() inf ''",
         ),
         (
-            "after a cursor whose message is gone",
+            "among equal scores, with the right rank and with wrong ones",
             given,
-            "range -inf +inf 1 1000 1000 l3(b)",
-            "OK :1 bad 1000 ''",
+            "range -inf +inf 1 1000 1000 1000 b 2 ''",
+            "OK (1000 '' :0 '' bad 1000 ''",
+        ),
+        (
+            "too far back",
+            given,
+            "range -inf +inf 1 1000 1000 1000 b 1 ''",
+            "OK (1000 '' :0 '' bad 1000 ''",
+        ),
+        (
+            "too far on",
+            given,
+            "range -inf +inf 1 1000 1000 1000 b 4 ''",
+            "OK (1000 '' :0 '' bad 1000 ''",
+        ),
+        (
+            "the message that came next is gone",
+            given,
+            "range -inf +inf 1 1000 1000 1000 ab 1 ''",
+            "OK (1000 '' :0 '' bad 1000 ''",
+        ),
+        (
+            "and all of its score",
+            given,
+            "range -inf +inf 1 1000 1000 1500 ab 1 ''",
+            "OK (2000.5 '' :0 '' m3(c) 2000.5 ''",
         ),
         (
             "a cursor before the range",
             given,
-            "range 2000 +inf 1 1000 1 x",
-            "OK :1 m3(c) 2000.5 ''",
+            "range 2000 +inf 1 1000 1000 1 x 0 ''",
+            "OK (2000.5 '' :0 '' m3(c) 2000.5 ''",
         ),
         (
             "a cursor at the end",
             given,
-            "range -inf +inf 1 1000 inf m4()",
-            "OK :0",
+            "range -inf +inf 1 1000 1000 (inf '' 0 ''",
+            "OK '' '' :0 ''",
+        ),
+        (
+            "the first is too large to show",
+            given,
+            "range 1000 +inf 9 1000 16 '' '' 0 ''",
+            "TOOBIG :17 1000-0000000000000002 :16",
+        ),
+        (
+            "one that nobody can read",
+            "timeout unreadable=7.5 b=8",
+            "range 1 +inf 9 1000 5 '' '' 0 ''",
+            "TOOBIG :10 7.5 :5",
+        ),
+        (
+            "another one ends the page before it",
+            "timeout b=7 unreadable=7.5 c=8",
+            "range 1 +inf 9 1000 5 '' '' 0 ''",
+            "OK (7 '' :0 '' b 7 ''",
         ),
     ]);
 }
 
-/// Pages of any size show every message exactly once, also where hundreds share a score and have
-/// more than the 64 bytes of a cursor.
+/// Follows the cursors of a range and gives the members that came.
+fn pages(
+    bench: &mut Bench,
+    range: &str,
+    mut between: impl FnMut(&mut Bench, usize),
+) -> Vec<Vec<u8>> {
+    let (mut seen, mut cursor) = (Vec::new(), "'' '' 0 ''".to_owned());
+    for page in 0.. {
+        let reply = bench.reply(&format!("{range} {cursor}"), FOREVER_MS);
+        let [_, _, score, from, rank, mark, messages @ ..] = reply.elements() else {
+            panic!("{cursor}: {reply:?}");
+        };
+        seen.extend(messages.chunks(3).map(|message| message[0].bytes()));
+        if score.bytes().is_empty() {
+            break;
+        }
+        let from = from.bytes();
+        let from: String = from.iter().map(|byte| format!("\\x{byte:02x}")).collect();
+        let or_none = |word: String| if word.is_empty() { "''".into() } else { word };
+        let (from, mark) = (or_none(from), or_none(mark.text()));
+        cursor = format!("{} {from} {} {mark}", score.text(), rank.int());
+        between(bench, page);
+    }
+    seen
+}
+
+/// What is pending.
+fn pending(bench: &mut Bench) -> Vec<Vec<u8>> {
+    let all = bench.redis("ZRANGE @timeout 0 -1");
+    all.elements().iter().map(Value::bytes).collect()
+}
+
+/// Pages of any size show every message exactly once, also where hundreds share a score, and where
+/// many that nobody can read share more than a cursor holds.
 #[test]
 fn range_pages() {
-    let mut bench = Bench::new("");
     let tail = "y".repeat(80);
-    let some: Vec<String> = (0..300)
-        .map(|id| format!("{} m{id}(x{id}{tail})", id / 120))
-        .collect();
+    let large = "z".repeat(1500);
+    let words = |id: usize| match id % 4 {
+        0 => format!("m{id}(x{tail})"),
+        1 => format!("m7(x{tail}{id:04})"),
+        2 => format!("n{tail}{id:04}"),
+        _ => format!("n{large}{id:04}"),
+    };
+    let mut bench = Bench::new("");
+    let some: Vec<String> = (0..300).map(|id| format!("{} {}", id / 120, words(id))).collect();
     bench.redis(&format!("ZADD @timeout {}", some.join(" ")));
-    let all: Vec<String> = (0..300).map(|id| format!("m{id}(x{id}{tail})")).collect();
+    let all = pending(&mut bench);
+    assert_eq!(all.len(), 300);
     for count in [1, 7, 300] {
-        let (mut seen, mut cursor) = (Vec::new(), ("''".to_owned(), "''".to_owned()));
-        loop {
-            let reply = bench.run(&format!(
-                "range 0 5 {count} 100000 {} {}",
-                cursor.0, cursor.1
-            ));
-            let words: Vec<&str> = reply.split(' ').collect();
-            seen.extend(words[2..].chunks(3).map(|message| message[0].to_owned()));
-            if words[1] == ":0" {
-                break;
-            }
-            let last = &words[words.len() - 3..];
-            let prefix = &bench.names.bytes(last[0])[..64];
-            let prefix = prefix.iter().map(|byte| format!("\\x{byte:02x}")).collect();
-            cursor = (last[1].to_owned(), prefix);
+        let range = format!("range 0 5 {count} 1000000 100000");
+        let came = pages(&mut bench, &range, |_, _| {});
+        let differs = came.iter().zip(&all).position(|(came, one)| came != one);
+        assert_eq!((came.len(), differs), (300, None), "pages of {count}");
+    }
+    // What stays is shown once, also while others come and go.
+    let range = "range 0 5 7 1000000 100000";
+    let came = pages(&mut bench, range, |bench, page| {
+        let id = 299 - 2 * page;
+        if id % 4 != 3 {
+            bench.redis(&format!("ZREM @timeout {}", words(id)));
         }
-        assert_eq!(seen, all, "pages of {count}");
+        let (first, second) = (1000 + page, 2000 + page);
+        bench.redis(&format!("ZADD @timeout 1 m{first}(z) 0 m{second}(z)"));
+    });
+    let mut left = pending(&mut bench);
+    left.retain(|one| all.contains(one));
+    assert!((200..290).contains(&left.len()), "{}", left.len());
+    for one in &left {
+        let count = came.iter().filter(|other| *other == one).count();
+        assert_eq!(count, 1, "{}", one.escape_ascii());
     }
 }
 
+/// Of members that share more than a cursor holds it finds the one that it stands behind, wherever
+/// that is now; once that is gone it says so.
 #[test]
-fn heads() {
-    check_reads(&[
-        ("nothing there", "", "heads timeout", "OK ''"),
-        (
-            "each in turn",
-            "timeout m1(a)=-5.5 m2(b)=1; p.timeout m1(a)=9000000000000; list m1(a)",
-            "heads p.timeout timeout destination list timeout",
-            "OK 9000000000000 -5.5 '' WRONGTYPE -5.5",
-        ),
-    ]);
+fn range_behind_many_alike() {
+    let alike = |id: usize| format!("n{}{id:04}", "z".repeat(1500));
+    let mut bench = Bench::new("");
+    let some: Vec<String> = (0..20).map(|id| format!("1 {}", alike(id))).collect();
+    bench.redis(&format!("ZADD @timeout {}", some.join(" ")));
+    let range = "range 0 5 5 1000000 100000";
+    let first = bench.run(&format!("{range} '' '' 0 ''"));
+    let words: Vec<String> = first.split(' ').map(str::to_owned).collect();
+    assert_eq!(words[3], ":5");
+    assert_eq!(words[4].len(), 40, "a hash: {}", words[4]);
+    let next = format!("{range} 1 {} 5 {}", words[2], words[4]);
+    let comes = |bench: &mut Bench| {
+        let reply = bench.run(&next);
+        let word = reply.split(' ').nth(5).map(str::to_owned);
+        word.unwrap_or(reply)
+    };
+    assert_eq!(comes(&mut bench), alike(5));
+    bench.redis(&format!("ZREM @timeout {} {}", alike(0), alike(3)));
+    bench.redis("ZADD @timeout 0 m1(x) 0 m2(x) 0 m3(x)");
+    assert_eq!(comes(&mut bench), alike(5));
+    bench.redis(&format!("ZREM @timeout {}", alike(4)));
+    assert_eq!(comes(&mut bench), "LOST");
 }
 
 #[test]
 fn found() {
     check_reads(&[
-        ("nothing there", "", "found timeout queue", "OK '' ''"),
+        ("nothing there", "", "found timeout record", "OK '' ''"),
         (
             "each in turn",
-            "timeout m1(a)=-5.5 m2(b)=1; queue name=x; p.timeout !string; p.queue !string",
-            "found timeout queue p.timeout p.queue destination p.names",
+            "timeout m1(a)=-5.5 m2(b)=1; record name=x; p.timeout !string; p.record !string",
+            "found timeout record p.timeout p.record destination p.names",
             "OK x -5.5 '' WRONGTYPE '' ''",
         ),
     ]);
@@ -188,22 +268,38 @@ fn stats() {
         (
             "nothing there",
             "",
-            "stats timeout destination queue",
-            "OK :0 :0 '' :0",
+            "stats all timeout destination record quarantine",
+            "OK :0 :0 '' :0 :0 :0 :0",
         ),
         (
             "each in turn",
             "timeout m1(a)=-5.5 m2(b)=1; destination x y z
-             p.timeout !string; p.destination !string; p.queue !string; queue paused_until=-1",
-            "stats timeout destination queue p.timeout p.destination p.queue
-             timeout p.destination names",
-            "OK :2 :3 -5.5 :1 :-1 :-1 '' :0 :2 :-1 -5.5 :0",
+             p.timeout !string; p.destination !string; p.record !string; record paused_until=-1
+             quarantine bad=1; p.quarantine !string; all !string",
+            "stats all timeout destination record quarantine
+             p.timeout p.destination p.record p.quarantine timeout p.destination names ids",
+            "OK :2 :3 -5.5 :1 :1 :2 :2 :-1 :-1 '' :0 :-1 :-1 :-1 :2 :-1 -5.5 :0 :0 :2 :2",
         ),
         (
             "a pause for a time, one that is over",
-            "queue paused_until=9000000000000; p.queue paused_until=1000",
-            "stats timeout destination queue p.timeout p.destination p.queue",
-            "OK :0 :0 '' :1 :0 :0 '' :0",
+            "record paused_until=9000000000000; p.record paused_until=1000",
+            "stats all timeout destination record quarantine
+             p.timeout p.destination p.record p.quarantine",
+            "OK :0 :0 '' :1 :0 :0 :0 :0 :0 '' :0 :0 :0 :0",
+        ),
+        (
+            "all are paused",
+            "p.record paused_until=1000; all paused_until=-1",
+            "stats all timeout destination record quarantine
+             p.timeout p.destination p.record p.quarantine",
+            "OK :0 :0 '' :1 :0 :0 :0 :0 :0 '' :1 :0 :0 :0",
+        ),
+        (
+            "what is no time is no pause",
+            "record paused_until=soon; p.record paused_until=1e300; all paused_until=nan",
+            "stats all timeout destination record quarantine
+             p.timeout p.destination p.record p.quarantine",
+            "OK :0 :0 '' :0 :0 :0 :0 :0 :0 '' :0 :0 :0 :0",
         ),
     ]);
 }
@@ -211,33 +307,82 @@ fn stats() {
 #[test]
 fn info() {
     check_reads(&[
-        (
-            "nothing there",
-            "",
-            "info",
-            "OK :0 :0 '' :0 :0 '' modern :-1 :0 redisson",
-        ),
+        ("nothing there", "", "info", "OK :0 :0 '' :0 :0 '' modern :-1 :0 redisson :0 ''"),
         (
             "everything there",
             "timeout m1(a)=-5.5 m2(b)=1; destination x y z; list m1(a); quarantine bad=1
-             queue name=$q paused_until=-1 format=legacy; names a=1-01 b=2-02",
+             record name=$q paused_until=-1 format=legacy; names a=1-01 b=2-02",
             "info",
-            "OK :2 :3 -5.5 :1 :1 -1 legacy :-1 :2 redisson",
+            "OK :2 :3 -5.5 :1 :1 -1 legacy :-1 :2 redisson :0 ''",
         ),
         (
             "a destination of another type, a pause that is over",
-            "destination !string; queue paused_until=1000",
+            "destination !string; record paused_until=1000",
             "info",
-            "OK :0 :-1 '' :0 :0 '' modern :-1 :0 redisson",
+            "OK :0 :-1 '' :0 :0 '' modern :-1 :0 redisson :0 ''",
         ),
         (
             "a pause for a time",
-            "queue paused_until=9000000000000",
+            "record paused_until=9000000000000",
             "info",
-            "OK :0 :0 '' :0 :0 9000000000000 modern :-1 :0 redisson",
+            "OK :0 :0 '' :0 :0 9000000000000 modern :-1 :0 redisson :0 ''",
         ),
-        ("another name", "queue name=other", "info", "BADQUEUE other"),
+        (
+            "all are paused, for longer than the queue",
+            "record paused_until=9000000000000; all paused_until=9000000000001",
+            "info",
+            "OK :0 :0 '' :0 :0 9000000000001 modern :-1 :0 redisson :1 ''",
+        ),
+        (
+            "all are paused, not as long as the queue",
+            "record paused_until=-1; all paused_until=9000000000001",
+            "info",
+            "OK :0 :0 '' :0 :0 -1 modern :-1 :0 redisson :1 ''",
+        ),
+        (
+            "a pause of all that is over",
+            "all paused_until=1000",
+            "info",
+            "OK :0 :0 '' :0 :0 '' modern :-1 :0 redisson :0 ''",
+        ),
+        ("another name", "record name={$q}", "info", "BADQUEUE {$q}"),
     ]);
+}
+
+/// What cannot be used of the keys is named, and the rest is read.
+#[test]
+fn info_of_spoiled_keys() {
+    for (given, trouble, reads) in [
+        (
+            "record paused_until=soon",
+            "paused_until in @record is no time",
+            "OK :0 :0 '' :0 :0 '' modern :-1 :0 redisson :0",
+        ),
+        (
+            "record paused_until=-5",
+            "paused_until in @record is no time",
+            "OK :0 :0 '' :0 :0 '' modern :-1 :0 redisson :0",
+        ),
+        (
+            "record paused_until=nan",
+            "paused_until in @record is no time",
+            "OK :0 :0 '' :0 :0 '' modern :-1 :0 redisson :0",
+        ),
+        (
+            "names !string; quarantine !string; ids !string; timeout m1(a)=5",
+            "@names holds another type; @quarantine holds another type; @ids holds another type",
+            "OK :1 :0 5 :0 :-1 '' modern :-1 :-1 redisson :0",
+        ),
+    ] {
+        let mut bench = Bench::new(given);
+        let reply = bench.run("info ''");
+        let trouble = ["record", "names", "quarantine", "ids"]
+            .iter()
+            .fold(trouble.to_owned(), |text, role| {
+                text.replace(&format!("@{role}"), &bench.names.key(role))
+            });
+        assert_eq!(reply, format!("{reads} {}", trouble.replace(' ', "_")), "{given}");
+    }
 }
 
 /// The least time to live of zset and list.
@@ -246,13 +391,7 @@ fn info_ttl() {
     let mut bench = Bench::new("timeout m1(a)=1; list m1(a)");
     let ttl_ms = |bench: &mut Bench| -> i64 {
         let reply = bench.run("info");
-        reply
-            .split(' ')
-            .nth(8)
-            .unwrap()
-            .trim_start_matches(':')
-            .parse()
-            .unwrap()
+        reply.split(' ').nth(8).unwrap().trim_start_matches(':').parse().unwrap()
     };
     assert_eq!(ttl_ms(&mut bench), -1);
     bench.redis("EXPIRE @list 1000");
@@ -264,125 +403,56 @@ fn info_ttl() {
 }
 
 #[test]
-fn match_listed() {
-    let given = "timeout m1(a)=1 l2(b)=2 m3(a)=3 m4()=4 m5(\\r\\n\\x00)=5 bad=6
-         list m1(a) l2(b) m9(a) m3(a) m4() m5(\\r\\n\\x00) bad";
+fn contains() {
+    let given = "timeout m1(a)=1 l2(b)=2 m3(a)=2 m4()=2 m5(\\r\\n\\x00)=5.5 bad=6";
     check_reads(&[
+        ("nothing there", "", "contains '' '' 0 '' 10 1000 1 a", "OK '' '' :0 '' :0"),
         (
-            "nothing there",
-            "",
-            "match_listed 0 '' 10 10 a",
-            "OK :-1 ''",
-        ),
-        (
-            "pending ones only",
+            "one payload, which two carry",
             given,
-            "match_listed 0 '' 10 10 a",
-            "OK :-1 '' m1(a) :1 m3(a) :1",
+            "contains '' '' 0 '' 10 1000 1 a",
+            "OK '' '' :0 '' :0 :1",
         ),
         (
-            "several payloads, equal ones under the first number",
+            "several, of equal ones the first",
             given,
-            "match_listed 0 '' 10 10 '' b a \\r\\n\\x00 b zz",
-            "OK :-1 '' m1(a) :3 l2(b) :2 m3(a) :3 m4() :1 m5(\\r\\n\\x00) :4",
+            "contains '' '' 0 '' 10 1000 2 zz 1 b 1 b",
+            "OK '' '' :0 '' :0 :2",
         ),
-        (
-            "a page",
-            given,
-            "match_listed 0 '' 2 10 a b",
-            "OK :2 l2(b) m1(a) :1 l2(b) :2",
-        ),
-        (
-            "the page after it",
-            given,
-            "match_listed 2 l2(b) 2 10 a b",
-            "OK :4 m3(a) m3(a) :1",
-        ),
-        (
-            "exactly to the end",
-            given,
-            "match_listed 4 m3(a) 3 10 a",
-            "OK :7 bad",
-        ),
-        (
-            "beyond the end",
-            given,
-            "match_listed 7 bad 3 10 a",
-            "OK :-1 ''",
-        ),
-        (
-            "enough found",
-            given,
-            "match_listed 0 '' 10 1 a",
-            "OK :1 m1(a) m1(a) :1",
-        ),
-        (
-            "the list has moved",
-            given,
-            "match_listed 5 l2(b) 2 10 a",
-            "OK :4 m3(a) m3(a) :1",
-        ),
-        (
-            "the anchor is gone",
-            given,
-            "match_listed 2 m8(x) 10 10 a",
-            "LOST",
-        ),
+        ("an empty one", given, "contains '' '' 0 '' 10 1000 2 zz 0 ''", "OK '' '' :0 '' :0 :2"),
         (
             "a part of a payload is none",
             given,
-            "match_listed 0 '' 10 10 \\x00 \\n",
-            "OK :-1 ''",
+            "contains '' '' 0 '' 10 1000 1 \\x00 1 \\n",
+            "OK '' '' :0 '' :0",
         ),
-    ]);
-}
-
-#[test]
-fn match_pending() {
-    let given = "timeout m1(a)=1 l2(b)=2 m3(a)=2 m4()=2 m5(\\r\\n\\x00)=5.5 bad=6";
-    check_reads(&[
-        ("nothing there", "", "match_pending '' '' 10 a", "OK '' ''"),
-        (
-            "one payload",
-            given,
-            "match_pending '' '' 10 a",
-            "OK '' '' m1(a) :1 m3(a) :1",
-        ),
-        (
-            "several",
-            given,
-            "match_pending '' '' 10 b '' \\r\\n\\x00 b",
-            "OK '' '' l2(b) :1 m4() :2 m5(\\r\\n\\x00) :3",
-        ),
-        (
-            "a page",
-            given,
-            "match_pending '' '' 2 a",
-            "OK 2 l2(b) m1(a) :1",
-        ),
-        (
-            "the page after it",
-            given,
-            "match_pending 2 l2(b) 1 a",
-            "OK 2 m3(a) m3(a) :1",
-        ),
-        (
-            "after one that is gone",
-            given,
-            "match_pending 2 l9(b) 1 a",
-            "OK 2 m3(a) m3(a) :1",
-        ),
+        ("a page", given, "contains '' '' 0 '' 1 1000 1 b", "OK (1 '' :0 '' :0"),
+        ("the page after it", given, "contains (1 '' 0 '' 1 1000 1 b", "OK 2 \\x08 :2 '' :0 :1"),
+        ("by bytes", given, "contains '' '' 0 '' 9 1 1 b", "OK (1 '' :0 '' :0"),
         (
             "exactly to the end",
             given,
-            "match_pending 2 m4() 2 a",
-            "OK 6 bad",
+            "contains (2 '' 0 '' 2 1000 3 \\r\\n\\x00",
+            "OK (6 '' :0 '' :0 :1",
+        ),
+        ("beyond the end", given, "contains (6 '' 0 '' 2 1000 1 a", "OK '' '' :0 '' :0"),
+        (
+            "in doubt: the page ends before it",
+            "timeout m1(q)=1 m2(xxab)=2",
+            "contains '' '' 0 '' 9 1000 1 q 4 ab 4 xb",
+            "OK (1 '' :0 '' :2 :1",
         ),
         (
-            "beyond the end",
-            given,
-            "match_pending 6 bad 2 a",
-            "OK '' ''",
+            "the one that is sent whole is not",
+            "timeout m1(q)=1 m2(xxab)=2",
+            "contains (1 '' 0 '' 9 1000 1 q 4 xxab 4 xb",
+            "OK '' '' :0 '' :0 :2",
+        ),
+        (
+            "the size tells",
+            "timeout m1(q)=1 m2(xxab)=2",
+            "contains '' '' 0 '' 9 1000 5 ab",
+            "OK '' '' :0 '' :0",
         ),
     ]);
 }
@@ -390,20 +460,19 @@ fn match_pending() {
 /// Payloads that share their last bytes are told apart, short and long ones together.
 #[test]
 fn matches_by_tail() {
-    let given = "timeout m1(xlong-same-tail)=1 m2(ylong-same-tail)=2 m3(same-tail)=3 m4(tail)=4
-                 list m1(xlong-same-tail) m2(ylong-same-tail) m3(same-tail) m4(tail)";
+    let given = "timeout m1(xlong-same-tail)=1 m2(ylong-same-tail)=2 m3(same-tail)=3 m4(tail)=4";
     check_reads(&[
         (
             "long",
             given,
-            "match_listed 0 '' 10 10 ylong-same-tail same-tail",
-            "OK :-1 '' m2(ylong-same-tail) :1 m3(same-tail) :2",
+            "contains '' '' 0 '' 9 1000 15 ylong-same-tail 15 zlong-same-tail 9 same-tail",
+            "OK '' '' :0 '' :0 :1 :3",
         ),
         (
             "short too",
             given,
-            "match_pending '' '' 10 ylong-same-tail tail",
-            "OK '' '' m2(ylong-same-tail) :1 m4(tail) :2",
+            "contains '' '' 0 '' 9 1000 15 ylong-same-tail 4 tail",
+            "OK '' '' :0 '' :0 :1 :2",
         ),
     ]);
 }

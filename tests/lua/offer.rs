@@ -13,28 +13,28 @@ fn rows() {
             "",
             "offer q -9000000000000:m1(a)",
             "OK :0 :1",
-            "timeout m1(a)=9000000000000; list m1(a); queue name=$q",
+            "timeout m1(a)=9000000000000; list m1(a); record name=$q",
         ),
         (
             "later than the head",
-            "timeout m1(a)=1000; list m1(a); queue name=$q",
+            "timeout m1(a)=1000; list m1(a); record name=$q",
             "offer q -9000000000000:m2(b)",
             "OK",
-            "timeout m1(a)=1000 m2(b)=9000000000000; list m1(a) m2(b); queue name=$q",
+            "timeout m1(a)=1000 m2(b)=9000000000000; list m1(a) m2(b); record name=$q",
         ),
         (
             "as late as the head, after it by bytes",
             "timeout m1(a)=9000000000000; list m1(a)",
             "offer q -9000000000000:m2(b)",
             "OK",
-            "timeout m1(a)=9000000000000 m2(b)=9000000000000; list m1(a) m2(b); queue name=$q",
+            "timeout m1(a)=9000000000000 m2(b)=9000000000000; list m1(a) m2(b); record name=$q",
         ),
         (
             "as late as the head, before it by bytes",
             "timeout m2(b)=9000000000000; list m2(b)",
             "offer q -9000000000000:m1(a)",
             "OK :0 :1",
-            "timeout m1(a)=9000000000000 m2(b)=9000000000000; list m2(b) m1(a); queue name=$q",
+            "timeout m1(a)=9000000000000 m2(b)=9000000000000; list m2(b) m1(a); record name=$q",
         ),
         (
             "a negative, a fractional and an infinite head of others",
@@ -42,14 +42,14 @@ fn rows() {
             "offer q -9000000000000:m1(a)",
             "OK",
             "timeout m7(x)=-5 m1(a)=9000000000000 m8(y)=9000000000000.5 m9(z)=inf
-             list m1(a); queue name=$q",
+             list m1(a); record name=$q",
         ),
         (
             "only an infinite head",
             "timeout m9(z)=inf",
             "offer q -9000000000000:m1(a)",
             "OK :0 :1",
-            "timeout m1(a)=9000000000000 m9(z)=inf; list m1(a); queue name=$q",
+            "timeout m1(a)=9000000000000 m9(z)=inf; list m1(a); record name=$q",
         ),
         (
             "several delays in one group",
@@ -57,21 +57,21 @@ fn rows() {
             "offer q -9000000000003:m1(a) -9000000000001:m2(b) -9000000000001:m3(c)",
             "OK :0 :1",
             "timeout m2(b)=9000000000001 m3(c)=9000000000001 m1(a)=9000000000003
-             list m1(a) m2(b) m3(c); queue name=$q",
+             list m1(a) m2(b) m3(c); record name=$q",
         ),
         (
             "equal delays as an array",
             "",
             "offer q each -9000000000001:m1(a) -9000000000001:m2(b)",
             "OK :0 :1",
-            "timeout m1(a)=9000000000001 m2(b)=9000000000001; list m1(a) m2(b); queue name=$q",
+            "timeout m1(a)=9000000000001 m2(b)=9000000000001; list m1(a) m2(b); record name=$q",
         ),
         (
             "the greatest due time, to the digit",
             "",
             "offer q -999999999999999:m1(a)",
             "OK :0 :1",
-            "timeout m1(a)=999999999999999; list m1(a); queue name=$q",
+            "timeout m1(a)=999999999999999; list m1(a); record name=$q",
         ),
         (
             "payloads of no byte, zero byte, CR LF",
@@ -79,36 +79,43 @@ fn rows() {
             "offer q -9000000000000:m1() -9000000000000:m2(\\x00) -9000000000000:m3(\\r\\n)",
             "OK :0 :1",
             "timeout m1()=9000000000000 m2(\\x00)=9000000000000 m3(\\r\\n)=9000000000000
-             list m1() m2(\\x00) m3(\\r\\n); queue name=$q",
+             list m1() m2(\\x00) m3(\\r\\n); record name=$q",
         ),
         (
             "legacy is recorded and written",
             "",
             "offer q -9000000000000:m1(a) format=legacy",
             "OK :0 :1",
-            "timeout l1(a)=9000000000000; list l1(a); queue name=$q format=legacy",
+            "timeout l1(a)=9000000000000; list l1(a); record name=$q format=legacy",
         ),
         (
             "recorded legacy holds whatever the caller thinks",
-            "queue name=$q format=legacy",
+            "record name=$q format=legacy",
             "offer q -9000000000000:m1(a) format=modern / q -9000000000001:m2(b)",
             "OK :0 :1",
             "timeout l1(a)=9000000000000 l2(b)=9000000000001; list l1(a) l2(b)
-             queue name=$q format=legacy",
+             record name=$q format=legacy",
         ),
         (
             "modern is what is recorded by recording nothing",
             "",
             "offer q -9000000000000:m1(a) format=modern",
             "OK :0 :1",
-            "timeout m1(a)=9000000000000; list m1(a); queue name=$q",
+            "timeout m1(a)=9000000000000; list m1(a); record name=$q",
+        ),
+        (
+            "a recorded name that has other keys is not believed",
+            "record name=other",
+            "offer q -9000000000000:m1(a)",
+            "OK :0 :1",
+            "timeout m1(a)=9000000000000; list m1(a); record name=$q",
         ),
         (
             "the keys belong to another name",
-            "queue name=other",
+            "record name={$q}",
             "offer q -9000000000000:m1(a)",
-            "OK :0 BADQUEUE_other",
-            "queue name=other",
+            "OK :0 BADQUEUE_{$q}",
+            "record name={$q}",
         ),
         (
             "an id that is pending already",
@@ -129,7 +136,7 @@ fn rows() {
             "p.list !string",
             "offer q -9000000000000:m1(a) / p -9000000000000:m2(b) / q -8000000000000:m3(c)",
             "OK :0 :1 :1 WRONGTYPE_@p.list :2 :1",
-            "timeout m3(c)=8000000000000 m1(a)=9000000000000; list m1(a) m3(c); queue name=$q
+            "timeout m3(c)=8000000000000 m1(a)=9000000000000; list m1(a) m3(c); record name=$q
              p.list !string",
         ),
         (
@@ -155,10 +162,10 @@ fn rows() {
         ),
         (
             "the queue hash's type",
-            "queue !string",
+            "record !string",
             "offer q -9000000000000:m1(a)",
-            "OK :0 WRONGTYPE_@queue",
-            "queue !string",
+            "OK :0 WRONGTYPE_@record",
+            "record !string",
         ),
     ];
     check(rows);
@@ -172,15 +179,15 @@ fn names() {
             "",
             "offer q -9000000000000:m1(a) name=n",
             "OK :0 :1",
-            "timeout m1(a)=9000000000000; list m1(a); queue name=$q
+            "timeout m1(a)=9000000000000; list m1(a); record name=$q
              names n=9000000000000-0000000000000001; ids 0000000000000001=n",
         ),
         (
             "a legacy member goes by the same id",
-            "queue name=$q format=legacy",
+            "record name=$q format=legacy",
             "offer q -9000000000000:m1(a) name=n",
             "OK :0 :1",
-            "timeout l1(a)=9000000000000; list l1(a); queue name=$q format=legacy
+            "timeout l1(a)=9000000000000; list l1(a); record name=$q format=legacy
              names n=9000000000000-0000000000000001; ids 0000000000000001=n",
         ),
         (
@@ -189,7 +196,7 @@ fn names() {
              names n=1000-0000000000000001; ids 0000000000000001=n",
             "offer q -9000000000001:m3(c) name=n",
             "OK",
-            "timeout m2(b)=9000000000000 m3(c)=9000000000001; list m2(b) m3(c); queue name=$q
+            "timeout m2(b)=9000000000000 m3(c)=9000000000001; list m2(b) m3(c); record name=$q
              names n=9000000000001-0000000000000003; ids 0000000000000003=n",
         ),
         (
@@ -197,7 +204,7 @@ fn names() {
             "names n=1000-0000000000000001; ids 0000000000000001=n",
             "offer q -9000000000001:m3(c) name=n mode=NX",
             "OK :0 :1",
-            "timeout m3(c)=9000000000001; list m3(c); queue name=$q
+            "timeout m3(c)=9000000000001; list m3(c); record name=$q
              names n=9000000000001-0000000000000003; ids 0000000000000003=n",
         ),
         (
@@ -222,7 +229,7 @@ fn names() {
              names n=1000-0000000000000001; ids 0000000000000001=n",
             "offer q -9000000000001:m3(c) name=n mode=XX",
             "OK :0 :1",
-            "timeout m3(c)=9000000000001; list m3(c); queue name=$q
+            "timeout m3(c)=9000000000001; list m3(c); record name=$q
              names n=9000000000001-0000000000000003; ids 0000000000000003=n",
         ),
         (
@@ -230,7 +237,7 @@ fn names() {
             "names \\x00\\r\\n=nonsense",
             "offer q -9000000000001:m3(c) name=\\x00\\r\\n",
             "OK :0 :1",
-            "timeout m3(c)=9000000000001; list m3(c); queue name=$q
+            "timeout m3(c)=9000000000001; list m3(c); record name=$q
              names \\x00\\r\\n=9000000000001-0000000000000003
              ids 0000000000000003=\\x00\\r\\n",
         ),
@@ -262,8 +269,8 @@ fn names() {
             "",
             "offer q -9000000000001:m1(a) / p -9000000000002:m2(b) name=n / q -9000000000003:m3(c)",
             "OK :0 :1 :1 :1",
-            "timeout m1(a)=9000000000001 m3(c)=9000000000003; list m1(a) m3(c); queue name=$q
-             p.timeout m2(b)=9000000000002; p.list m2(b); p.queue name=$p
+            "timeout m1(a)=9000000000001 m3(c)=9000000000003; list m1(a) m3(c); record name=$q
+             p.timeout m2(b)=9000000000002; p.list m2(b); p.record name=$p
              p.names n=9000000000002-0000000000000002; p.ids 0000000000000002=n",
         ),
     ];
@@ -282,7 +289,7 @@ fn stale_names_are_swept() {
         bench.returns(&format!("offer q -9000000000000:m{id}(b) name=k"), "OK");
     }
     bench.then(
-        "timeout m1(a)=1000 m59(b)=9000000000000; list m1(a) m59(b); queue name=$q
+        "timeout m1(a)=1000 m59(b)=9000000000000; list m1(a) m59(b); record name=$q
          names n=1000-0000000000000001 k=9000000000000-000000000000003b
          ids 0000000000000001=n 000000000000003b=k",
         "swept",
@@ -297,11 +304,7 @@ fn due_times() {
         bench.client.call(&["FLUSHDB"]).unwrap();
         bench.returns(&format!("offer q {delay}:m1(a)"), "OK :0 :1");
         let score = bench.redis("ZSCORE @timeout m1(a)").int();
-        assert_eq!(
-            score,
-            (bench.now_us + 999) / 1000 + from_now_ms,
-            "delay {delay}"
-        );
+        assert_eq!(score, (bench.now_us + 999) / 1000 + from_now_ms, "delay {delay}");
     }
 }
 
@@ -310,9 +313,7 @@ fn due_times() {
 fn large_groups() {
     let mut bench = Bench::new("");
     let due = |id: u64| 9_000_000_000_000 + id % 7;
-    let call: Vec<String> = (0..2500)
-        .map(|id| format!("-{}:m{id}(x{id})", due(id)))
-        .collect();
+    let call: Vec<String> = (0..2500).map(|id| format!("-{}:m{id}(x{id})", due(id))).collect();
     bench.returns(&format!("offer q {}", call.join(" ")), "OK :0 :1");
     let mut by_due: Vec<u64> = (0..2500).collect();
     by_due.sort_by_key(|id| due(*id));
@@ -321,7 +322,7 @@ fn large_groups() {
     let join = |words: Vec<String>| words.join(" ");
     bench.then(
         &format!(
-            "timeout {}; list {}; queue name=$q",
+            "timeout {}; list {}; record name=$q",
             join(pending.collect()),
             join(listed.collect())
         ),
@@ -336,24 +337,15 @@ fn publications() {
     let mut subscriber = shared().client(0);
     subscriber.read_within(Duration::from_secs(5)).unwrap();
     let channel = |queue: &str| format!("redisson_delay_queue_channel:{{{queue}}}");
-    let (mine, other) = (
-        channel(&bench.names.queue),
-        bench.names.key("p.destination"),
-    );
+    let (mine, other) = (channel(&bench.names.queue), bench.names.key("p.destination"));
     let other = channel(&other);
     subscriber.call(&["SUBSCRIBE", &mine]).unwrap();
     subscriber.call(&["SUBSCRIBE", &other]).unwrap();
 
     bench.returns("offer q -9000000000005:m1(a)", "OK :0 :1");
     bench.returns("offer q -9000000000006:m2(b) -9000000000007:m3(c)", "OK");
-    bench.returns(
-        "offer q -9000000000004:m4(a) -9000000000003:m5(b)",
-        "OK :0 :1",
-    );
-    bench.returns(
-        "offer q -9000000000003:m6(c) / p -9000000000001:m7(d)",
-        "OK :1 :1",
-    );
+    bench.returns("offer q -9000000000004:m4(a) -9000000000003:m5(b)", "OK :0 :1");
+    bench.returns("offer q -9000000000003:m6(c) / p -9000000000001:m7(d)", "OK :1 :1");
     bench.returns("offer q -9000000000002:m8(c) name=n", "OK :0 :1");
     bench.returns("offer q -9000000000009:m9(c) name=n", "OK");
     bench.returns("offer q -9000000000009:m9(c)", "OK :0 CLASH");
@@ -368,10 +360,7 @@ fn publications() {
         (&mine, "end"),
     ];
     for (channel, score) in expected {
-        assert_eq!(
-            subscriber.read().unwrap().texts(),
-            ["message", channel, score]
-        );
+        assert_eq!(subscriber.read().unwrap().texts(), ["message", channel, score]);
     }
 }
 
@@ -390,10 +379,7 @@ fn out_of_memory() {
         "offer q -9000000000000:m2(b) name=k",
     ] {
         let reply = bench.run(call);
-        assert!(
-            reply.starts_with("OK :0 OOM_command_not_allowed"),
-            "{call}: {reply}"
-        );
+        assert!(reply.starts_with("OK :0 OOM_command_not_allowed"), "{call}: {reply}");
         bench.then(given, call);
     }
     let reply = bench.run("offer q -9000000000000:m2(b) / p -9000000000000:m3(b) name=n");
@@ -410,11 +396,38 @@ fn out_of_memory() {
 fn broken_group() {
     let mut bench = Bench::new("");
     let keys = [bench.names.key("call").into_bytes()];
-    let args = [
-        b"1".to_vec(),
-        b"9000000000000000".to_vec(),
-        b"\xc4\x01a".to_vec(),
-    ];
+    let args = [b"1".to_vec(), b"9000000000000000".to_vec(), b"\xc4\x01a".to_vec()];
     assert!(matches!(bench.eval("offer", &keys, &args), Value::Error(_)));
     bench.then("", "broken");
+}
+
+/// A name with braces takes over no keys that hold what another program offered, unless it is
+/// configured; where nothing is pending it may begin.
+#[test]
+fn names_with_braces() {
+    let theirs = "timeout m1(a)=1000; list m1(a)";
+    let offers = [
+        "offer q -9000000000000:m2(b)",
+        "offer q -9000000000000:m2(b) -9000000000000:m3(c)",
+        "offer q -9000000000000:m2(b) name=n",
+    ];
+    for offer in offers {
+        let mut bench = Bench::new(theirs);
+        bench.names.braced = true;
+        let owner = bench.names.queue.clone();
+        bench.returns(offer, &format!("OK :0 BADQUEUE_{owner}"));
+        bench.then(theirs, offer);
+        bench.redis("DEL @timeout @list");
+        bench.returns(offer, "OK :0 :1");
+        assert_eq!(bench.redis("HGET @record name").text(), bench.names.key("destination"));
+        // Recorded, it goes on while messages are pending.
+        bench.returns("offer q -9000000000000:m9(z)", "OK");
+    }
+    let mut bench = Bench::new(theirs);
+    bench.names.braced = true;
+    bench.returns("offer q -9000000000000:m2(b) format=modern", "OK");
+    bench.then(
+        "timeout m1(a)=1000 m2(b)=9000000000000; list m1(a) m2(b); record name={$q}",
+        "configured",
+    );
 }

@@ -1,6 +1,7 @@
 //! settle.lua, node.lua, and the guard they share the call key with.
 
 use crate::bench::Bench;
+use crate::support::resp::Value;
 
 #[test]
 fn settle() {
@@ -8,11 +9,7 @@ fn settle() {
     assert_eq!(bench.run("settle 5"), "NOT", "nothing was ever applied");
     assert_eq!(bench.run("settle 5"), "NOT", "settled before");
     bench.number = 5;
-    assert_eq!(
-        bench.run("pause 0"),
-        "SETTLED",
-        "a settled call arrives late"
-    );
+    assert_eq!(bench.run("pause 0"), "SETTLED", "a settled call arrives late");
     bench.number = 4;
     assert_eq!(bench.run("pause 0"), "SETTLED", "an older one too");
     bench.then("", "nothing applied");
@@ -20,11 +17,7 @@ fn settle() {
     assert_eq!(bench.run("pause 0"), "OK");
     assert_eq!(bench.run("settle 6"), "APPLIED OK");
     assert_eq!(bench.run("settle 6"), "APPLIED OK", "as often as asked");
-    assert_eq!(
-        bench.run("settle 5"),
-        "SETTLED",
-        "forgotten: a later one is stored"
-    );
+    assert_eq!(bench.run("settle 5"), "SETTLED", "forgotten: a later one is stored");
     assert_eq!(bench.run("settle 7"), "NOT");
     assert_eq!(bench.run("settle 6"), "SETTLED");
 }
@@ -35,6 +28,54 @@ fn replies_survive() {
     let mut bench = Bench::new("p.list !string");
     let reply = bench.run("offer q -9000000000000:m1(a) / p 5:m2(b) / q -9000000000001:m3(c)");
     assert_eq!(bench.run("settle 1"), format!("APPLIED {reply}"));
+}
+
+/// However much a batch answered: more than Lua's `unpack` has room for.
+#[test]
+fn large_replies_survive() {
+    let mut bench = Bench::new("");
+    let stores = "local reply = {}
+        for i = 1, tonumber(ARGV[1]) do reply[i] = 1700000000000000 + i end
+        redis.call('SET', KEYS[1], '5 ' .. cmsgpack.pack(reply))";
+    let call = bench.names.key("call").into_bytes();
+    // Twice as many groups as a batch may have, since few more fit where it is full: two each.
+    for values in [7_998, 8_000, 40_002] {
+        let count = values.to_string();
+        let args: [&[u8]; 5] = [b"EVAL", stores.as_bytes(), b"1", &call, count.as_bytes()];
+        bench.client.call(&args).unwrap();
+        let answer = bench.eval("settle", std::slice::from_ref(&call), &[b"5".to_vec()]);
+        let answer = answer.elements();
+        assert_eq!(answer.len(), values + 2);
+        assert_eq!(answer[1].text(), "APPLIED");
+        let last = Value::Int(1_700_000_000_000_000 + values as i64);
+        assert_eq!(answer[values + 1], last);
+    }
+}
+
+/// What no call stores tells nothing, stays, and lets no call run that it might hide.
+#[test]
+fn keys_that_others_wrote() {
+    for (command, refuses) in [
+        ("RPUSH @call x", true),
+        ("HSET @call x y", true),
+        ("SET @call 99999999999999999999999", true),
+        ("SET @call 7_and_more", true),
+        ("SET @call nonsense", false),
+    ] {
+        let mut bench = Bench::new("");
+        bench.number = 5;
+        bench.redis(command);
+        assert_eq!(bench.run("settle 5"), "SETTLED", "{command}");
+        let reply = if refuses { "SETTLED" } else { "OK" };
+        assert_eq!(bench.run("pause 0"), reply, "{command}");
+    }
+    for reply in ["x", "\u{1}", ""] {
+        let mut bench = Bench::new("");
+        let call = bench.names.key("call");
+        let stored = format!("5 {reply}");
+        bench.client.call(&["SET", &call, &stored]).unwrap();
+        assert_eq!(bench.run("settle 5"), "SETTLED", "{reply:?}");
+    }
 }
 
 /// Numbers stay exact up to 2^53, and what is stored expires.
@@ -76,4 +117,7 @@ fn node() {
     bench.redis("DEL @node");
     assert_eq!(bench.run("node other 60000"), "OK :1", "free again");
     bench.then("node other", "claimed");
+    let mut bench = Bench::new("");
+    bench.redis("RPUSH @node x");
+    assert_eq!(bench.run("node mine 60000"), bench.names.normal("WRONGTYPE @node"));
 }

@@ -5,7 +5,7 @@
 //! l1(a)     legacy member, id 1                              #1           the 8 bytes of id 1
 //! ''        nothing     $q  name of the queue     @list  key of that role     \x00  a byte
 //!
-//! timeout m1(a)=1000 m2(b)=2000; list m1(a) m2(b); queue name=$q; names !string
+//! timeout m1(a)=1000 m2(b)=2000; list m1(a) m2(b); record name=$q; names !string
 //! ```
 //!
 //! A key stands by its role; `p.` before it means those of a second queue. `!string` is a key of
@@ -17,18 +17,22 @@ use crate::support::resp::Value;
 /// The names of one test: its queue and a second one.
 pub struct Names {
     pub queue: String,
+    /// The queue asked for is that with braces, which has the same keys.
+    pub braced: bool,
 }
 
-const ROLES: [(&str, &str, &str); 9] = [
+const ROLES: [(&str, &str, &str); 11] = [
     ("timeout", "redisson_delay_queue_timeout:", "zset"),
     ("list", "redisson_delay_queue:", "list"),
-    ("queue", "delay_broker_queue:", "hash"),
+    ("record", "delay_broker_queue:", "hash"),
     ("names", "delay_broker_names:", "hash"),
     ("ids", "delay_broker_names_ids:", "hash"),
     ("quarantine", "delay_broker_quarantine:", "zset"),
     ("call", "delay_broker_call:", "string"),
     ("node", "delay_broker_node:", "string"),
     ("registry", "delay_broker_queues:", "set"),
+    ("all", "delay_broker_all:", "hash"),
+    ("guard", "redisson_delay_queue_channel:", "string"),
 ];
 
 impl Names {
@@ -40,6 +44,7 @@ impl Names {
         };
         match ROLES.iter().find(|(name, ..)| *name == role) {
             Some((_, prefix, _)) => format!("{prefix}{{{queue}}}"),
+            None if role == "destination" && self.braced => format!("{{{queue}}}"),
             None if role == "destination" => queue,
             None => panic!("no such role: {role}"),
         }
@@ -63,10 +68,14 @@ impl Names {
         if let Some((start, end)) = word.split_once("_@") {
             return [start, " ", &self.key(end)].concat().into_bytes();
         }
+        if let Some(start) = word.strip_suffix("_{$q}") {
+            return format!("{start} {{{}}}", self.queue).into_bytes();
+        }
         match word.split_at_checked(1) {
             Some(("#", id)) => id.parse::<u64>().unwrap().to_be_bytes().to_vec(),
             Some(("@", role)) => self.key(role).into_bytes(),
             _ if word == "$q" => self.queue.clone().into_bytes(),
+            _ if word == "{$q}" => format!("{{{}}}", self.queue).into_bytes(),
             _ if word == "$p" => self.key("p.destination").into_bytes(),
             _ if word == "''" => Vec::new(),
             _ => unescape(word),
@@ -75,10 +84,7 @@ impl Names {
 
     /// The keyspace that a text describes.
     pub fn keyspace(&self, text: &str) -> Keyspace {
-        let lines = text
-            .split([';', '\n'])
-            .map(str::trim)
-            .filter(|line| !line.is_empty());
+        let lines = text.split([';', '\n']).map(str::trim).filter(|line| !line.is_empty());
         lines.map(|line| self.stored(line)).collect()
     }
 
@@ -88,9 +94,7 @@ impl Names {
         let words: Vec<&str> = words.collect();
         let of = |word: &str| Bytes(self.bytes(word));
         let pairs = || words.iter().map(|word| word.rsplit_once('=').unwrap());
-        let kind = ROLES
-            .iter()
-            .find(|(name, ..)| role.trim_start_matches("p.") == *name);
+        let kind = ROLES.iter().find(|(name, ..)| role.trim_start_matches("p.") == *name);
         let stored = match kind.map_or("list", |(.., kind)| *kind) {
             _ if words == ["!string"] => Stored::Text(Bytes(b"wrong".to_vec())),
             "zset" => {
@@ -123,11 +127,7 @@ impl Names {
             true => word.to_owned(),
             false => self.word(&self.bytes(word)),
         };
-        words
-            .split_whitespace()
-            .map(word)
-            .collect::<Vec<_>>()
-            .join(" ")
+        words.split_whitespace().map(word).collect::<Vec<_>>().join(" ")
     }
 
     fn word(&self, bytes: &[u8]) -> String {
@@ -135,11 +135,7 @@ impl Names {
             return "''".to_owned();
         }
         let known = |kind, id: &[u8], payload: &[u8]| match <[u8; 8]>::try_from(id) {
-            Ok(id) => format!(
-                "{kind}{}({})",
-                u64::from_be_bytes(id),
-                payload.escape_ascii()
-            ),
+            Ok(id) => format!("{kind}{}({})", u64::from_be_bytes(id), payload.escape_ascii()),
             Err(_) => format!("{kind}[{}]({})", hex(id), payload.escape_ascii()),
         };
         let id_size = usize::from(bytes[0]);

@@ -7,24 +7,15 @@ use crate::support::resp::{Client, Value, encode};
 /// A field of INFO.
 fn field(client: &mut Client, name: &str) -> f64 {
     let info = say(client, "INFO").text();
-    let value = info
-        .lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    value
-        .unwrap_or_else(|| panic!("INFO has no {name}"))
-        .parse()
-        .unwrap()
+    let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value.unwrap_or_else(|| panic!("INFO has no {name}")).parse().unwrap()
 }
 
 /// The sum over all series of a metric.
 fn sum(broker: &Broker, name: &str) -> f64 {
     let text = get(broker, "/metrics").1;
-    let series = text
-        .lines()
-        .filter_map(|line| line.strip_prefix(name)?.strip_prefix('{'));
-    series
-        .map(|rest| rest.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap())
-        .sum()
+    let series = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('{'));
+    series.map(|rest| rest.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum()
 }
 
 #[test]
@@ -47,25 +38,15 @@ fn info_and_metrics_are_the_same_numbers() {
     });
     for (info, name) in [
         ("connected_clients", "delay_broker_clients"),
-        (
-            "total_connections_received",
-            "delay_broker_connections_total",
-        ),
+        ("total_connections_received", "delay_broker_connections_total"),
         ("queues_known", "delay_broker_known_queues"),
         ("offers_waiting", "delay_broker_offers_waiting"),
     ] {
-        assert_eq!(
-            field(&mut client, info),
-            metric(&stage.broker, name),
-            "{info}"
-        );
+        assert_eq!(field(&mut client, info), metric(&stage.broker, name), "{info}");
     }
     // The INFO that says so counts itself after it, as in Redis.
     let processed = field(&mut client, "total_commands_processed");
-    assert_eq!(
-        sum(&stage.broker, "delay_broker_commands_total"),
-        processed + 1.0
-    );
+    assert_eq!(sum(&stage.broker, "delay_broker_commands_total"), processed + 1.0);
     let refused = "delay_broker_connections_refused_total{reason=\"clients_max\"}";
     assert_eq!(metric(&stage.broker, refused), 1.0);
     assert_eq!(metric(&stage.broker, "delay_broker_ready"), 1.0);
@@ -77,10 +58,8 @@ fn info_and_metrics_are_the_same_numbers() {
     assert!((memory / used - 1.0).abs() < 0.2, "{memory} and {used}");
     // What was refused is shown once it was met, and not before.
     let text = get(&stage.broker, "/metrics").1;
-    let commands: Vec<&str> = text
-        .lines()
-        .filter(|line| line.contains("command=\"CLUSTER\""))
-        .collect();
+    let commands: Vec<&str> =
+        text.lines().filter(|line| line.contains("command=\"CLUSTER\"")).collect();
     let wanted = "delay_broker_commands_total{command=\"CLUSTER\",outcome=\"ERR\"} 1";
     assert_eq!(commands, [wanted]);
     assert!(!text.contains("SENTINEL"), "{text}");
@@ -113,11 +92,7 @@ fn overdue_and_paused_are_read_at_the_scrape() {
         // Of those that share, paused ones do not count.
         ("oldest_overdue_seconds", "other", 0.0),
     ] {
-        assert_eq!(
-            metric(&stage.broker, &series(name, queue)),
-            number,
-            "{name} {queue}"
-        );
+        assert_eq!(metric(&stage.broker, &series(name, queue)), number, "{name} {queue}");
     }
     // Delivered, taken and forgotten, the queue is shown as it is, and not as it was.
     call(&mut stage.redis, &["LPOP", "done"]);
@@ -135,6 +110,26 @@ fn overdue_and_paused_are_read_at_the_scrape() {
         let overdue = metric(&stage.broker, &series("oldest_overdue_seconds", "other"));
         (overdue > 0.1).then_some(())
     });
+}
+
+#[test]
+fn what_falls_due_and_what_lies_in_quarantine_is_read_at_the_scrape() {
+    let mut stage = Stage::new(&[]);
+    let mut client = stage.broker.client();
+    for delay in ["30s", "10m", "2h"] {
+        offer(&mut client, &["q", delay, "x"]);
+    }
+    let timeout = "redisson_delay_queue_timeout:{q}";
+    call(&mut stage.redis, &["ZADD", timeout, "1", "unreadable"]);
+    offer(&mut client, &["q", "0", "x"]);
+    let series = |name: &str| format!("delay_broker_queue_{name}{{queue=\"q\"}}");
+    eventually("it is put aside", || {
+        (metric(&stage.broker, &series("quarantined")) == 1.0).then_some(())
+    });
+    assert_eq!(metric(&stage.broker, &series("due_minute")), 1.0);
+    assert_eq!(metric(&stage.broker, &series("due_hour")), 2.0);
+    assert_eq!(say(&mut client, "DQ.QUARANTINE q DROP").int(), 1);
+    assert_eq!(metric(&stage.broker, &series("quarantined")), 0.0);
 }
 
 /// A user of Redis that may not subscribe: slower for what others offer, and no reason to send work
@@ -166,9 +161,7 @@ fn without_wake_ups_it_is_ready_and_says_how() {
 fn a_broker_that_stops_is_not_ready() {
     let mut stage = Stage::alone(&[]);
     let info = say(&mut stage.redis, "INFO server").text();
-    let pid = info
-        .lines()
-        .find_map(|line| line.strip_prefix("process_id:"));
+    let pid = info.lines().find_map(|line| line.strip_prefix("process_id:"));
     let pid: u32 = pid.unwrap().trim().parse().unwrap();
     let mut client = stage.broker.client();
     offer(&mut client, &["q", "1h", "x"]);

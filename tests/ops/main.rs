@@ -1,4 +1,5 @@
-//! What people run beside the broker fits it: the dashboard, the alerts, the unit of systemd.
+//! What people run beside the broker fits it: the dashboard, the alerts, the unit of systemd,
+//! whoever reads its log, or does not.
 //!
 //! Knows no container: `tests/containers/run` tries those, by hand.
 
@@ -11,6 +12,9 @@ mod stage;
 mod support;
 
 mod agree;
+mod backup;
+mod health;
+mod logs;
 mod promql;
 mod queries;
 mod systemd;

@@ -23,10 +23,8 @@ pub fn parse(expression: &str) -> (Vec<Selector>, Vec<String>) {
     let mut labels = Vec::new();
     // Strings may hold anything: they give way to their number, which no name looks like.
     let string = Regex::new(r#""((?:[^"\\]|\\.)*)""#).unwrap();
-    let strings: Vec<&str> = string
-        .captures_iter(expression)
-        .map(|found| found.get(1).unwrap().as_str())
-        .collect();
+    let strings: Vec<&str> =
+        string.captures_iter(expression).map(|found| found.get(1).unwrap().as_str()).collect();
     let mut number = 0;
     let text = string.replace_all(expression, |_: &regex::Captures<'_>| {
         number += 1;
@@ -59,10 +57,8 @@ pub fn parse(expression: &str) -> (Vec<Selector>, Vec<String>) {
                 value: strings[parts[3].parse::<usize>().unwrap()].to_owned(),
             }
         };
-        selectors.push(Selector {
-            metric: found[1].to_owned(),
-            matchers: matchers.map(read).collect(),
-        });
+        selectors
+            .push(Selector { metric: found[1].to_owned(), matchers: matchers.map(read).collect() });
     }
     (selectors, labels)
 }
@@ -75,9 +71,8 @@ fn names_and_matchers() {
             .iter()
             .map(|selector| {
                 let matchers = selector.matchers.iter();
-                let matchers: Vec<_> = matchers
-                    .map(|m| format!("{}{}{}", m.label, m.operator, m.value))
-                    .collect();
+                let matchers: Vec<_> =
+                    matchers.map(|m| format!("{}{}{}", m.label, m.operator, m.value)).collect();
                 format!("{}[{}]", selector.metric, matchers.join(" "))
             })
             .collect();
@@ -89,10 +84,7 @@ fn names_and_matchers() {
             "sum by (le, a) (rate(x_y{a=~\"b,c}\",d!=\"\"}[5m])) / 2 > 0.5",
             "x_y[a=~b,c} d!=] by le a",
         ),
-        (
-            "max(a) unless on (q) b{q!=\"other\"} > 0 and time() - c",
-            "a[] b[q!=other] c[] by q",
-        ),
+        ("max(a) unless on (q) b{q!=\"other\"} > 0 and time() - c", "a[] b[q!=other] c[] by q"),
     ] {
         assert_eq!(shown(expression), expected, "{expression}");
     }

@@ -3,6 +3,7 @@
 
 use crate::promql::{self, Matcher};
 use crate::stage::{Stage, delivered, get, offer, say};
+use delay_broker::audit;
 use regex::Regex;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,9 +18,7 @@ const ADDED: [&str; 2] = ["instance", "job"];
 type Shown = BTreeMap<String, Vec<BTreeMap<String, String>>>;
 
 fn config(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("config")
-        .join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("config").join(name)
 }
 
 fn read(name: &str) -> String {
@@ -50,10 +49,7 @@ fn yaml(text: &str, key: &str) -> Vec<String> {
     let indent = |line: &str| line.len() - line.trim_start().len();
     while let Some(line) = lines.next() {
         let own = line.trim_start().trim_start_matches("- ");
-        let Some(value) = own
-            .strip_prefix(key)
-            .and_then(|rest| rest.strip_prefix(':'))
-        else {
+        let Some(value) = own.strip_prefix(key).and_then(|rest| rest.strip_prefix(':')) else {
             continue;
         };
         if value.trim() != ">-" {
@@ -82,18 +78,12 @@ fn shown() -> Shown {
     assert_eq!(status, 200, "{text}");
     let mut shown = Shown::new();
     let label = Regex::new(r#"(\w+)="((?:[^"\\]|\\.)*)""#).unwrap();
-    for line in text
-        .lines()
-        .filter(|line| !line.starts_with('#') && !line.is_empty())
-    {
+    for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
         let (series, _) = line.rsplit_once(' ').unwrap();
         let (name, labels) = series.split_once('{').unwrap_or((series, ""));
         let labels = label.captures_iter(labels);
         let labels = labels.map(|found| (found[1].to_owned(), found[2].to_owned()));
-        shown
-            .entry(name.to_owned())
-            .or_default()
-            .push(labels.collect());
+        shown.entry(name.to_owned()).or_default().push(labels.collect());
     }
     shown
 }
@@ -128,22 +118,12 @@ fn mistakes(query: &str, shown: &Shown) -> Vec<String> {
             mistakes.push(format!("no metric {} in: {query}", selector.metric));
             continue;
         };
-        labels.extend(
-            series
-                .iter()
-                .flat_map(|labels| labels.keys().map(String::as_str)),
-        );
+        labels.extend(series.iter().flat_map(|labels| labels.keys().map(String::as_str)));
         let all = |labels: &&BTreeMap<String, String>| {
-            selector
-                .matchers
-                .iter()
-                .all(|matcher| matches(matcher, labels))
+            selector.matchers.iter().all(|matcher| matches(matcher, labels))
         };
         // Errors of these kinds do not happen here: that they are absent is no mistake.
-        let of_errors = selector
-            .matchers
-            .iter()
-            .any(|matcher| matcher.operator == "!=");
+        let of_errors = selector.matchers.iter().any(|matcher| matcher.operator == "!=");
         if !of_errors && series.iter().find(all).is_none() {
             mistakes.push(format!("no series like {selector:?} in: {query}"));
         }
@@ -156,10 +136,7 @@ fn mistakes(query: &str, shown: &Shown) -> Vec<String> {
     if selectors.is_empty() {
         mistakes.push(format!("nothing is asked in: {query}"));
     }
-    for group in groups
-        .iter()
-        .filter(|group| !labels.contains(group.as_str()))
-    {
+    for group in groups.iter().filter(|group| !labels.contains(group.as_str())) {
         mistakes.push(format!("no label {group} in: {query}"));
     }
     mistakes
@@ -179,10 +156,7 @@ fn queries_name_what_there_is() {
     let alerts = yaml(&read("prometheus/alerts.yml"), "expr");
     assert!(alerts.len() > 10, "{} alerts", alerts.len());
     queries.extend(alerts);
-    let mistakes: Vec<String> = queries
-        .iter()
-        .flat_map(|query| mistakes(query, &shown))
-        .collect();
+    let mistakes: Vec<String> = queries.iter().flat_map(|query| mistakes(query, &shown)).collect();
     assert!(mistakes.is_empty(), "\n{}\n", mistakes.join("\n"));
     for wrong in [
         "sum(rate(delay_broker_messages_ofered_total[5m]))",
@@ -212,49 +186,77 @@ fn panels() {
             }
         }
         if panel["type"] != "row" {
-            assert!(
-                panel["description"].as_str().unwrap().ends_with('.'),
-                "{title}"
-            );
+            assert!(panel["description"].as_str().unwrap().ends_with('.'), "{title}");
             assert_eq!(panel["datasource"]["uid"], "${datasource}", "{title}");
         }
     }
 }
 
-/// Each says what to do, and README.md says it at more length.
+/// Each says what to do, and docs/operate/runbook.md says it at more length.
 #[test]
 fn alerts_say_what_to_do() {
     let text = read("prometheus/alerts.yml");
     let names = yaml(&text, "alert");
-    for key in ["expr", "severity", "summary", "description", "runbook"] {
+    for key in ["expr", "severity", "summary", "description", "runbook_url"] {
         let values = yaml(&text, key);
         assert_eq!(values.len(), names.len(), "{key}");
         assert!(values.iter().all(|value| !value.is_empty()), "{key}");
     }
-    let readme = fs::read_to_string(config("../README.md")).unwrap();
-    let row = Regex::new(r"(?m)^\| `(DelayBroker\w+)`").unwrap();
-    let told: Vec<String> = row
-        .captures_iter(&readme)
-        .map(|found| found[1].to_owned())
+    let runbook = fs::read_to_string(config("../docs/operate/runbook.md")).unwrap();
+    // A section of its own, which begins with how bad it is and after how long it fires.
+    let section = Regex::new(r"(?m)^### (DelayBroker\w+)\n\n\*\*(\w+)\*\*, ([\w ]+):").unwrap();
+    let mut said: Vec<String> = section
+        .captures_iter(&runbook)
+        .map(|found| format!("{} {} {}", &found[1], &found[2], &found[3]))
         .collect();
-    assert_eq!(
-        told, names,
-        "the alerts of README.md and of the file, in order"
-    );
+    let alerts = text.split("- alert: ").skip(1);
+    let mut alerts: Vec<String> = alerts
+        .map(|alert| {
+            let name = alert.lines().next().unwrap();
+            let severity = yaml(alert, "severity").pop().unwrap();
+            let duration = yaml(alert, "for").pop().map(|duration| format!("after {duration}"));
+            format!("{name} {severity} {}", duration.as_deref().unwrap_or("at once"))
+        })
+        .collect();
+    said.sort();
+    alerts.sort();
+    assert_eq!(said, alerts, "the alerts of the runbook and of the file");
+    let has = |anchor: &str| {
+        let heading = |line: &str| {
+            let title = line.trim_start_matches('#').trim().to_lowercase();
+            line.starts_with("##") && title.replace(": ", "-") == anchor
+        };
+        assert!(runbook.lines().any(heading), "the runbook has no #{anchor}");
+    };
+    for (url, name) in yaml(&text, "runbook_url").iter().zip(names) {
+        let base = "{{ $externalLabels.delay_broker_docs }}docs/operate/runbook.md#";
+        match url.strip_prefix(base).unwrap() {
+            "audit-{{ $labels.finding }}" => {
+                audit::WORDS.iter().for_each(|word| has(&format!("audit-{word}")));
+            }
+            anchor => {
+                assert_eq!(anchor, name.to_lowercase(), "{url}");
+                has(anchor);
+            }
+        }
+    }
 }
 
-/// Prometheus's own opinion, where it is installed: syntax, and when each alert fires.
+/// Prometheus's own opinion, where it is installed (in CI it must be): syntax, and when each alert
+/// fires.
 #[test]
 fn promtool_agrees() {
     let check = |args: &[&str], file: &Path| {
         let Ok(output) = Command::new("promtool").args(args).arg(file).output() else {
-            eprintln!("not checked: there is no promtool here");
+            assert!(std::env::var_os("CI").is_none(), "there is no promtool here");
+            eprintln!("not checked: there is no promtool here (Debian: package prometheus)");
             return;
         };
         let said =
             String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{}: {said}", file.display());
     };
+    check(&["check", "rules"], &config("prometheus/alerts.yml"));
     check(&["check", "config"], &config("prometheus/prometheus.yml"));
     check(&["test", "rules"], &config("../tests/ops/alerts.yml"));
 }

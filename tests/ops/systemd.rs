@@ -25,10 +25,7 @@ fn systemd_finds_no_fault() {
     let copy = dir.path().join("delay-broker.service");
     fs::write(&copy, unit).unwrap();
     let analyze = |args: &[&str], file: &Path| {
-        let output = Command::new("systemd-analyze")
-            .args(args)
-            .arg(file)
-            .output();
+        let output = Command::new("systemd-analyze").args(args).arg(file).output();
         let Ok(output) = output else {
             eprintln!("not checked: there is no systemd-analyze here");
             return None;
@@ -58,10 +55,7 @@ fn it_says_when_it_is_ready_and_when_it_stops() {
     let nameless = SocketAddr::from_abstract_name(&name).unwrap();
     for (socket, listener) in [
         (path.clone(), UnixDatagram::bind(&path).unwrap()),
-        (
-            format!("@{name}"),
-            UnixDatagram::bind_addr(&nameless).unwrap(),
-        ),
+        (format!("@{name}"), UnixDatagram::bind_addr(&nameless).unwrap()),
     ] {
         listener.set_read_timeout(Some(SOON)).unwrap();
         let heard = || {

@@ -5,10 +5,13 @@
 //! broker when the pipe closes, however the test process ends. What the broker logs is kept in a
 //! file and shown when a test fails.
 
+use super::process;
+pub use super::process::signal;
 use super::resp::Client;
+use super::wait::eventually;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
@@ -39,9 +42,7 @@ fn defaults(given: &[&str]) -> Vec<&'static str> {
     let any = "127.0.0.1:0";
     let flags = [("--listen", any), ("--http", any), ("--log", "warn")];
     let filed = |flag: &str| flag == "--log" && given.contains(&"--config");
-    let absent = flags
-        .into_iter()
-        .filter(|(flag, _)| !given.contains(flag) && !filed(flag));
+    let absent = flags.into_iter().filter(|(flag, _)| !given.contains(flag) && !filed(flag));
     absent.flat_map(|(flag, value)| [flag, value]).collect()
 }
 
@@ -60,39 +61,76 @@ impl Broker {
         Broker::with_env(args, &env.collect::<Vec<_>>())
     }
 
+    /// The same with a hard limit of open files.
+    pub fn with_open_files(files: u32, redis_url: &str) -> Broker {
+        let mut limited = Command::new("sh");
+        let script = format!("ulimit -n {files} && exec \"$0\" \"$@\"");
+        limited.args(["-c", &script, PROGRAM]);
+        Broker::start(limited, PROGRAM.as_ref(), &["--redis", redis_url], &[], None)
+    }
+
     /// The same with variables of the environment.
     pub fn with_env(args: &[&str], env: &[(&str, &str)]) -> Broker {
-        let dir = tempfile::Builder::new()
-            .prefix("broker-")
-            .tempdir()
-            .unwrap()
-            .keep();
+        Broker::start(Command::new(PROGRAM), PROGRAM.as_ref(), args, env, None)
+    }
+
+    /// Another version of the program.
+    pub fn of_program(program: &Path, args: &[&str], settings: &[(&str, &str)]) -> Broker {
+        let settings = settings.iter().map(|(key, value)| (variable(key), *value));
+        let settings: Vec<(String, &str)> = settings.collect();
+        let env: Vec<_> = settings.iter().map(|(key, value)| (key.as_str(), *value)).collect();
+        Broker::start(Command::new(program), program, args, &env, None)
+    }
+
+    /// One that logs into `stderr`.
+    pub fn with_stderr(
+        args: &[&str],
+        settings: &[(&str, &str)],
+        stderr: impl Into<Stdio>,
+    ) -> Broker {
+        let settings = settings.iter().map(|(key, value)| (variable(key), *value));
+        let settings: Vec<(String, &str)> = settings.collect();
+        let env = settings.iter().map(|(key, value)| (key.as_str(), *value));
+        let program = Command::new(PROGRAM);
+        let env = env.collect::<Vec<_>>();
+        Broker::start(program, PROGRAM.as_ref(), args, &env, Some(stderr.into()))
+    }
+
+    /// `runs` is the program that `program` becomes.
+    fn start(
+        mut program: Command,
+        runs: &Path,
+        args: &[&str],
+        env: &[(&str, &str)],
+        stderr: Option<Stdio>,
+    ) -> Broker {
+        let dir = tempfile::Builder::new().prefix("broker-").tempdir().unwrap().keep();
         let log = File::create(dir.join("log")).unwrap();
-        let mut child = Command::new(PROGRAM)
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("DELAY_BROKER_") {
+                program.env_remove(name);
+            }
+        }
+        let mut child = program
             .args(defaults(args))
             .args(args)
             .envs(env.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(log)
+            .stderr(stderr.unwrap_or(log.into()))
             .spawn()
             .unwrap();
         let watchdog = Command::new("sh")
-            .args(["-c", WATCHDOG, "watchdog", &child.id().to_string(), PROGRAM])
-            .arg(&dir)
+            .args(["-c", WATCHDOG, "watchdog", &child.id().to_string()])
+            .args([runs, &dir])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut broker = Broker {
-            child,
-            watchdog,
-            dir,
-            ready: String::new(),
-            said: Arc::default(),
-        };
+        let mut broker =
+            Broker { child, watchdog, dir, ready: String::new(), said: Arc::default() };
         let said = broker.said.clone();
         let (sender, receiver) = mpsc::channel();
         // Reads to the end, so that the broker never writes to a closed pipe.
@@ -143,6 +181,20 @@ impl Broker {
         Client::connect(self.address()).unwrap()
     }
 
+    /// One that waits long for replies.
+    pub fn connect(&self) -> io::Result<Client> {
+        Client::patient(self.address())
+    }
+
+    pub fn cpu_seconds(&self) -> io::Result<f64> {
+        process::cpu_seconds(self.pid())
+    }
+
+    /// The port of `address`.
+    pub fn port(&self) -> u16 {
+        self.address().rsplit_once(':').unwrap().1.parse().unwrap()
+    }
+
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -159,11 +211,7 @@ impl Broker {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status;
             }
-            assert!(
-                Instant::now() < deadline,
-                "still running; its log:\n{}",
-                self.log()
-            );
+            assert!(Instant::now() < deadline, "still running; its log:\n{}", self.log());
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -173,6 +221,11 @@ impl Broker {
         std::fs::read_to_string(self.dir.join("log")).unwrap_or_default()
     }
 
+    /// Waits until the log says this; a thread writes it, beside whatever else shows.
+    pub fn has_logged(&self, words: &str) {
+        eventually(|| self.log(), |log| log.contains(words));
+    }
+
     /// The file that it logs into.
     pub fn log_file(&self) -> PathBuf {
         self.dir.join("log")
@@ -180,17 +233,12 @@ impl Broker {
 
     /// Memory that it has in use, as the kernel counts it.
     pub fn resident_bytes(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))
-            .unwrap();
-        line.trim()
-            .strip_suffix(" kB")
-            .unwrap()
-            .parse::<u64>()
-            .unwrap()
-            * 1024
+        process::memory(self.pid(), "VmRSS").unwrap()
+    }
+
+    /// The most that it ever had.
+    pub fn peak_bytes(&self) -> u64 {
+        process::memory(self.pid(), "VmHWM").unwrap()
     }
 }
 
@@ -205,15 +253,6 @@ impl Drop for Broker {
         drop(self.watchdog.stdin.take());
         self.watchdog.wait().ok();
     }
-}
-
-/// Sends a signal by name to one process.
-pub fn signal(pid: u32, name: &str) {
-    let sent = Command::new("kill")
-        .args(["-s", name, &pid.to_string()])
-        .status()
-        .unwrap();
-    assert!(sent.success(), "kill -s {name} {pid}");
 }
 
 /// `server.password` is DELAY_BROKER_SERVER__PASSWORD in the environment.

@@ -31,10 +31,7 @@ pub type Keyspace = BTreeMap<Bytes, Stored>;
 /// Reads every key of the client's database.
 pub fn dump(client: &mut Client) -> Keyspace {
     let keys = client.call(&["KEYS", "*"]).unwrap();
-    keys.elements()
-        .iter()
-        .map(|key| (bytes(key), read(client, &key.bytes())))
-        .collect()
+    keys.elements().iter().map(|key| (bytes(key), read(client, &key.bytes()))).collect()
 }
 
 fn read(client: &mut Client, key: &[u8]) -> Stored {
@@ -45,13 +42,7 @@ fn read(client: &mut Client, key: &[u8]) -> Stored {
     };
     match call(&["TYPE"]).text().as_str() {
         "string" => Stored::Text(bytes(&call(&["GET"]))),
-        "list" => Stored::List(
-            call(&["LRANGE", "0", "-1"])
-                .elements()
-                .iter()
-                .map(bytes)
-                .collect(),
-        ),
+        "list" => Stored::List(call(&["LRANGE", "0", "-1"]).elements().iter().map(bytes).collect()),
         "set" => Stored::Set(call(&["SMEMBERS"]).elements().iter().map(bytes).collect()),
         "hash" => Stored::Hash(pairs(&call(&["HGETALL"])).collect()),
         "zset" => Stored::Zset(
@@ -64,10 +55,7 @@ fn read(client: &mut Client, key: &[u8]) -> Stored {
 }
 
 fn pairs(reply: &Value) -> impl Iterator<Item = (Bytes, Bytes)> {
-    reply
-        .elements()
-        .chunks(2)
-        .map(|pair| (bytes(&pair[0]), bytes(&pair[1])))
+    reply.elements().chunks(2).map(|pair| (bytes(&pair[0]), bytes(&pair[1])))
 }
 
 fn bytes(value: &Value) -> Bytes {

@@ -109,10 +109,7 @@ pub fn run(seed: u64, during: Duration) -> Account {
         let told = told.collect();
         // Delivered is what left the zset; consumers go on meanwhile.
         let size = || {
-            let asked = scene
-                .broker()
-                .ok()
-                .map(|mut client| client.call(&["DQ.SIZE", "q"]));
+            let asked = scene.broker().ok().map(|mut client| client.call(&["DQ.SIZE", "q"]));
             matches!(asked, Some(Ok(Value::Int(0))))
         };
         eventually(size, |empty| *empty);
@@ -259,10 +256,7 @@ fn offer(
         Ok(reply) => {
             let text = reply.text();
             let surely_not = text.starts_with("UNAVAILABLE ");
-            assert!(
-                surely_not || text.starts_with("UNCERTAIN "),
-                "{payload}: {text}"
-            );
+            assert!(surely_not || text.starts_with("UNCERTAIN "), "{payload}: {text}");
             told.may_be += usize::from(!surely_not);
             (None, false)
         }
@@ -280,10 +274,7 @@ fn cancel(client: &mut Client, message: &str, told: &mut Told) -> bool {
         Ok(reply) => {
             let text = reply.text();
             let surely_not = text.starts_with("UNAVAILABLE ");
-            assert!(
-                surely_not || text.starts_with("UNCERTAIN "),
-                "{message}: {text}"
-            );
+            assert!(surely_not || text.starts_with("UNCERTAIN "), "{message}: {text}");
             told.cancel_may_be = !surely_not;
         }
         Err(_) => {

@@ -6,6 +6,8 @@ pub mod broker;
 pub mod data_dir;
 pub mod keyspace;
 pub mod kills;
+pub mod process;
+pub mod proxy;
 pub mod random;
 pub mod redis;
 pub mod resp;

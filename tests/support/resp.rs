@@ -65,11 +65,34 @@ impl Value {
         self.elements().iter().map(Value::text).collect()
     }
 
+    /// The number of an integer that is not negative.
+    pub fn number(self) -> io::Result<u64> {
+        match self {
+            Value::Int(number) => number.try_into().map_err(io::Error::other),
+            other => Err(wrong(&format!("not a number: {other:?}"))),
+        }
+    }
+
+    /// The bytes of a string.
+    pub fn into_bytes(self) -> io::Result<Vec<u8>> {
+        match self {
+            Value::Bulk(bytes) => Ok(bytes),
+            Value::Simple(text) => Ok(text.into_bytes()),
+            other => Err(wrong(&format!("not a string: {other:?}"))),
+        }
+    }
+
+    /// The elements of an array.
+    pub fn into_array(self) -> io::Result<Vec<Value>> {
+        match self {
+            Value::Array(all) => Ok(all),
+            other => Err(wrong(&format!("not an array: {other:?}"))),
+        }
+    }
+
     /// The number, also of a number in a string.
     pub fn int(&self) -> i64 {
-        self.text()
-            .parse()
-            .unwrap_or_else(|_| panic!("no number: {self:?}"))
+        self.text().parse().unwrap_or_else(|_| panic!("no number: {self:?}"))
     }
 }
 
@@ -88,10 +111,7 @@ impl fmt::Debug for Value {
             Value::Array(all) => f.debug_list().entries(all).finish(),
             Value::Set(all) => f.debug_set().entries(all).finish(),
             Value::Push(all) => write!(f, ">").and_then(|()| f.debug_list().entries(all).finish()),
-            Value::Map(all) => f
-                .debug_map()
-                .entries(all.iter().map(|(k, v)| (k, v)))
-                .finish(),
+            Value::Map(all) => f.debug_map().entries(all.iter().map(|(k, v)| (k, v))).finish(),
         }
     }
 }
@@ -99,6 +119,8 @@ impl fmt::Debug for Value {
 /// One connection.
 pub struct Client {
     reader: BufReader<TcpStream>,
+    /// What `flush` sends.
+    unsent: Vec<u8>,
 }
 
 impl Client {
@@ -107,9 +129,23 @@ impl Client {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(READ_WITHIN))?;
         stream.set_write_timeout(Some(READ_WITHIN))?;
-        Ok(Client {
-            reader: BufReader::new(stream),
-        })
+        Ok(Client::on(stream))
+    }
+
+    /// One that waits long for replies.
+    pub fn patient(address: impl ToSocketAddrs) -> io::Result<Client> {
+        let mut client = Client::connect(address)?;
+        client.read_within(6 * READ_WITHIN)?;
+        Ok(client)
+    }
+
+    fn on(stream: TcpStream) -> Client {
+        Client { reader: BufReader::with_capacity(64 * 1024, stream), unsent: Vec::new() }
+    }
+
+    /// The same connection, for another thread: only one of the two may read, and one write.
+    pub fn second(&self) -> io::Result<Client> {
+        self.stream().try_clone().map(Client::on)
     }
 
     /// Another deadline for reads.
@@ -126,6 +162,23 @@ impl Client {
     pub fn call<A: AsRef<[u8]>>(&mut self, args: &[A]) -> io::Result<Value> {
         self.send(args)?;
         self.read()
+    }
+
+    /// The same, where an error reply is an error.
+    pub fn ask(&mut self, args: &[&[u8]]) -> io::Result<Value> {
+        self.send(args)?;
+        self.answer()
+    }
+
+    /// Adds a command to what `flush` sends.
+    pub fn push(&mut self, args: &[&[u8]]) {
+        encode_to(&mut self.unsent, args);
+    }
+
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.reader.get_mut().write_all(&self.unsent)?;
+        self.unsent.clear();
+        Ok(())
     }
 
     /// Sends one command.
@@ -152,12 +205,23 @@ impl Client {
         Ok(bytes)
     }
 
+    /// The reader, for what is no reply (MONITOR); what was read ahead is in it.
+    pub fn reader(&mut self) -> &mut BufReader<TcpStream> {
+        &mut self.reader
+    }
+
+    /// Reads one reply; an error reply is an error.
+    pub fn answer(&mut self) -> io::Result<Value> {
+        match self.read()? {
+            Value::Error(text) => Err(io::Error::other(format!("an error reply: {text}"))),
+            value => Ok(value),
+        }
+    }
+
     /// Reads one reply.
     pub fn read(&mut self) -> io::Result<Value> {
         let line = self.read_line()?;
-        let (kind, rest) = line
-            .split_at_checked(1)
-            .ok_or_else(|| wrong("an empty line"))?;
+        let (kind, rest) = line.split_at_checked(1).ok_or_else(|| wrong("an empty line"))?;
         let rest = rest.to_owned();
         Ok(match kind {
             "+" => Value::Simple(rest),
@@ -214,13 +278,18 @@ impl Client {
 
 /// One command as clients send it.
 pub fn encode<A: AsRef<[u8]>>(args: &[A]) -> Vec<u8> {
-    let mut bytes = format!("*{}\r\n", args.len()).into_bytes();
+    let mut bytes = Vec::new();
+    encode_to(&mut bytes, args);
+    bytes
+}
+
+fn encode_to<A: AsRef<[u8]>>(bytes: &mut Vec<u8>, args: &[A]) {
+    bytes.extend(format!("*{}\r\n", args.len()).as_bytes());
     for arg in args {
-        bytes.extend(format!("${}\r\n", arg.as_ref().len()).into_bytes());
+        bytes.extend(format!("${}\r\n", arg.as_ref().len()).as_bytes());
         bytes.extend(arg.as_ref());
         bytes.extend(b"\r\n");
     }
-    bytes
 }
 
 fn count(text: &str) -> io::Result<Option<usize>> {

@@ -30,9 +30,7 @@ impl Authority {
     pub fn new() -> Authority {
         let mut params = CertificateParams::new([]).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params
-            .distinguished_name
-            .push(DnType::CommonName, "authority");
+        params.distinguished_name.push(DnType::CommonName, "authority");
         let key = KeyPair::generate().unwrap();
         let dir = tempfile::tempdir().unwrap();
         let pem = params.self_signed(&key).unwrap().pem();
@@ -74,9 +72,7 @@ impl Identity {
 
     /// As it goes over the wire.
     pub fn der(&self) -> Vec<u8> {
-        CertificateDer::from_pem_file(self.certificate())
-            .unwrap()
-            .to_vec()
+        CertificateDer::from_pem_file(self.certificate()).unwrap().to_vec()
     }
 
     /// Of a broker that shows it.
@@ -103,9 +99,7 @@ impl TlsClient {
         identity: Option<&Identity>,
     ) -> io::Result<TlsClient> {
         let mut roots = RootCertStore::empty();
-        roots
-            .add(CertificateDer::from_pem_file(authority.file()).unwrap())
-            .unwrap();
+        roots.add(CertificateDer::from_pem_file(authority.file()).unwrap()).unwrap();
         let builder = ClientConfig::builder().with_root_certificates(roots);
         let config = match identity {
             None => builder.with_no_client_auth(),

@@ -27,10 +27,7 @@ fn payloads() {
         let mut peer = shared().peer3();
         let queue = peer.queue.clone().into_bytes();
         let size = payload.len();
-        send_parts(
-            &mut peer,
-            &[b"DQ.OFFER", &queue, b"1h", &payload, b"NAME", b"n"],
-        );
+        send_parts(&mut peer, &[b"DQ.OFFER", &queue, b"1h", &payload, b"NAME", b"n"]);
         peer.gets("$30\r\n«id»\r\n");
         send_parts(&mut peer, &[b"DQ.CONTAINS", &queue, &payload, b"other"]);
         peer.gets("*2\r\n:1\r\n:0\r\n");
@@ -40,10 +37,7 @@ fn payloads() {
         peer.gets("\r\n$6\r\nformat\r\n$6\r\nmodern\r\n");
         send_parts(&mut peer, &[b"DQ.REMOVE", &queue, &payload]);
         peer.gets(":1\r\n");
-        send_parts(
-            &mut peer,
-            &[b"DQ.MOFFER", &queue, b"1h", &payload, b"0", &payload],
-        );
+        send_parts(&mut peer, &[b"DQ.MOFFER", &queue, b"1h", &payload, b"0", &payload]);
         peer.gets("*2\r\n$30\r\n«id»\r\n$30\r\n«id»\r\n");
         let list = || backing.call(&[b"LRANGE", &queue[..], b"0", b"-1"]).unwrap();
         let list = eventually(list, |list| !list.elements().is_empty());
@@ -60,10 +54,7 @@ fn queue_names_and_message_names() {
     let mut peer = shared().peer();
     let queue = [peer.queue.as_bytes(), &any_bytes()].concat();
     let name = any_bytes();
-    send_parts(
-        &mut peer,
-        &[b"DQ.OFFER", &queue, b"1h", b"a", b"NAME", &name],
-    );
+    send_parts(&mut peer, &[b"DQ.OFFER", &queue, b"1h", b"a", b"NAME", &name]);
     peer.gets("$30\r\n«id»\r\n");
     send_parts(&mut peer, &[b"DQ.GET", &queue, &name]);
     peer.gets(&format!("*10\r\n«lines»$4\r\nname\r\n${}\r\n", name.len()));
@@ -74,15 +65,10 @@ fn queue_names_and_message_names() {
     send_parts(&mut peer, &[b"DQ.FIRE", &queue, &name]);
     peer.gets(":1\r\n");
     let mut backing = shared().backing();
-    let list = || {
-        backing
-            .call(&[b"LRANGE", &queue[..], b"0", b"-1"])
-            .unwrap()
-            .texts()
-    };
+    let list = || backing.call(&[b"LRANGE", &queue[..], b"0", b"-1"]).unwrap().texts();
     assert_eq!(eventually(list, |list| !list.is_empty()), ["a"]);
     send_parts(&mut peer, &[b"DQ.INFO", &queue]);
-    peer.gets(&format!("*44\r\n$5\r\nqueue\r\n${}\r\n", queue.len()));
+    peer.gets(&format!("*50\r\n$5\r\nqueue\r\n${}\r\n", queue.len()));
     peer.gets_bytes(&queue);
     peer.gets("\r\n«lines»lateness_max_ms\r\n$«int»\r\n«text»\r\n");
 }
@@ -126,10 +112,8 @@ fn more_than_one_command_may_hold() {
 #[test]
 fn a_reply_has_an_end() {
     let large = vec![b'x'; 12 * 1024 * 1024];
-    let place = Place::spawn(&[
-        ("limits.reply_bytes_max", "33554432"),
-        ("redis.call_timeout_ms", "9000"),
-    ]);
+    let place =
+        Place::spawn(&[("limits.reply_bytes_max", "33554432"), ("redis.call_timeout_ms", "9000")]);
     let mut peer = place.peer();
     for _ in 0..3 {
         peer.sends("*4\r\n$8\r\nDQ.OFFER\r\n$5\r\n«q»\r\n$2\r\n1h\r\n$12582912\r\n");
@@ -138,7 +122,7 @@ fn a_reply_has_an_end() {
     }
     peer.gets("$30\r\n«id»\r\n$30\r\n«id»\r\n$30\r\n«id»\r\n");
     for (head, count) in [("*2\r\n", 2), ("*1\r\n", 1), ("*0\r\n", 0)] {
-        peer.sends("DQ.POLL «q»\r\n");
+        peer.sends("DQ.POLL «q» COUNT 9\r\n");
         peer.gets(head);
         for _ in 0..count {
             peer.gets("$12582912\r\n");

@@ -8,19 +8,10 @@ use crate::support::redis;
 fn checked_and_written() {
     check(&[
         ("DQ.OFFER «q» 1h plain AS raw\r\n", "$30\r\n«id»\r\n"),
-        (
-            "DQ.OFFER «q» 1h \"\\xff\\x00\" as RAW\r\n",
-            "$30\r\n«id»\r\n",
-        ),
+        ("DQ.OFFER «q» 1h \"\\xff\\x00\" as RAW\r\n", "$30\r\n«id»\r\n"),
         ("DQ.OFFER «q» 1h é AS string\r\n", "$30\r\n«id»\r\n"),
-        (
-            "DQ.OFFER «q» 1h -42 NAME n NX AS long\r\n",
-            "$30\r\n«id»\r\n",
-        ),
-        (
-            "DQ.OFFER «q» 1h '{\"a\": [1]}' AS json\r\n",
-            "$30\r\n«id»\r\n",
-        ),
+        ("DQ.OFFER «q» 1h -42 NAME n NX AS long\r\n", "$30\r\n«id»\r\n"),
+        ("DQ.OFFER «q» 1h '{\"a\": [1]}' AS json\r\n", "$30\r\n«id»\r\n"),
         ("DQ.OFFER «q» 1h abc AS kryo5 NAME k\r\n", "$30\r\n«id»\r\n"),
         (
             "DQ.MOFFER «q» AS kryo5 1h a AT 1999999999999 AS 1h ''\r\n",
@@ -32,10 +23,7 @@ fn checked_and_written() {
              \"\\x03ab\\xe3\" \"\\x03\\x82a\" \"\\x03A\\xd3\" \"\\x03\\x81\" abc\r\n",
             &format!("*10\r\n{}:0\r\n", ":1\r\n".repeat(9)),
         ),
-        (
-            "DQ.CONTAINS «q» as kryo5 abc AS '' plain\r\n",
-            "*4\r\n:1\r\n:1\r\n:1\r\n:0\r\n",
-        ),
+        ("DQ.CONTAINS «q» as kryo5 abc AS '' plain\r\n", "*4\r\n:1\r\n:1\r\n:1\r\n:0\r\n"),
         ("DQ.CONTAINS «q» AS raw AS\r\n", "*1\r\n:0\r\n"),
         ("DQ.REMOVE «q» AS\r\n", ":0\r\n"),
         ("DQ.REMOVE «q» AS AS kryo5\r\n", ":1\r\n"),
@@ -53,10 +41,7 @@ fn refused() {
             "DQ.OFFER «q» 1h p AS utf8\r\n",
             "-ERR encoding 'utf8' must be one of raw, string, long, json, kryo5\r\n",
         ),
-        (
-            "DQ.OFFER «q» 1h p AS\r\n",
-            "-ERR syntax error: AS needs a value\r\n",
-        ),
+        ("DQ.OFFER «q» 1h p AS\r\n", "-ERR syntax error: AS needs a value\r\n"),
         (
             "DQ.OFFER «q» 1h \"ab\\xff\" AS string\r\n",
             "-ERR payload 'ab\\xff' is not UTF-8: byte 2 is the first that is not (encoding \
@@ -82,22 +67,13 @@ fn refused() {
             "-ERR message 2: payload '{' is not JSON: EOF while parsing an object at line 1 \
              column 1 (encoding json)\r\n",
         ),
-        (
-            "DQ.MOFFER «q» 1h a AS json\r\n",
-            "-BADDELAY message 2: delay 'AS' must be «text»\r\n",
-        ),
+        ("DQ.MOFFER «q» 1h a AS json\r\n", "-BADDELAY message 2: delay 'AS' must be «text»\r\n"),
         (
             "DQ.MOFFER «q» AS json\r\n",
             "-ERR message 1: wrong number of arguments for 'dq.moffer' command; «text»\r\n",
         ),
-        (
-            "DQ.REMOVE «q» x AS long\r\n",
-            "-ERR payload 'x' is not a whole number «text»\r\n",
-        ),
-        (
-            "DQ.CONTAINS «q» AS json 1 x\r\n",
-            "-ERR message 2: payload 'x' is not JSON: «text»\r\n",
-        ),
+        ("DQ.REMOVE «q» x AS long\r\n", "-ERR payload 'x' is not a whole number «text»\r\n"),
+        ("DQ.CONTAINS «q» AS json 1 x\r\n", "-ERR message 2: payload 'x' is not JSON: «text»\r\n"),
         (
             "DQ.CONTAINS «q» AS x\r\n",
             "-ERR encoding 'x' must be one of raw, string, long, json, kryo5\r\n",
@@ -128,23 +104,11 @@ fn decoded() {
         )
     };
     check(&[
-        (
-            "DQ.OFFER «q» AT 1999999999990 abc AS kryo5 NAME k\r\n",
-            "$30\r\n«id»\r\n",
-        ),
-        (
-            "DQ.OFFER «q» AT 1999999999991 '\"a\\u00e9\"' AS json\r\n",
-            "$30\r\n«id»\r\n",
-        ),
-        (
-            "DQ.OFFER «q» AT 1999999999992 [1] AS json\r\n",
-            "$30\r\n«id»\r\n",
-        ),
+        ("DQ.OFFER «q» AT 1999999999990 abc AS kryo5 NAME k\r\n", "$30\r\n«id»\r\n"),
+        ("DQ.OFFER «q» AT 1999999999991 '\"a\\u00e9\"' AS json\r\n", "$30\r\n«id»\r\n"),
+        ("DQ.OFFER «q» AT 1999999999992 [1] AS json\r\n", "$30\r\n«id»\r\n"),
         ("DQ.OFFER «q» AT 1999999999993 plain\r\n", "$30\r\n«id»\r\n"),
-        (
-            "DQ.OFFER «q» AT 1999999999994 \"\\xff\"\r\n",
-            "$30\r\n«id»\r\n",
-        ),
+        ("DQ.OFFER «q» AT 1999999999994 \"\\xff\"\r\n", "$30\r\n«id»\r\n"),
         ("dq.get «q» k decode\r\n", &fields("abc", "kryo5")),
         (
             "DQ.PEEK «q» COUNT 4 DECODE\r\n",
@@ -157,35 +121,22 @@ fn decoded() {
             ]
             .concat(),
         ),
-        (
-            "DQ.PEEK «q» decode COUNT 1\r\n",
-            &format!("*1\r\n{}", fields("abc", "kryo5")),
-        ),
+        ("DQ.PEEK «q» decode COUNT 1\r\n", &format!("*1\r\n{}", fields("abc", "kryo5"))),
         (
             "DQ.RANGE «q» 1999999999994 + DECODE\r\n",
             "*2\r\n$1\r\n0\r\n*1\r\n«lines»$7\r\npayload\r\n$1\r\n«lines»$3\r\nraw\r\n",
         ),
         (
             "DQ.RANGE «q» - 1999999999991 DECODE CURSOR 0 COUNT 5\r\n",
-            &format!(
-                "*2\r\n$1\r\n0\r\n*2\r\n{}{}",
-                fields("abc", "kryo5"),
-                fields("aé", "json")
-            ),
+            &format!("*2\r\n$1\r\n0\r\n*2\r\n{}{}", fields("abc", "kryo5"), fields("aé", "json")),
         ),
-        (
-            "DQ.GET «q» k\r\n",
-            "«*10|%5»\r\n«lines»payload\r\n$4\r\n\x03«lines»modern\r\n",
-        ),
+        ("DQ.GET «q» k\r\n", "«*10|%5»\r\n«lines»payload\r\n$4\r\n\x03«lines»modern\r\n"),
         ("DQ.GET «q» nobody DECODE\r\n", "«$-1|_»\r\n"),
         (
             "DQ.PEEK «q» DECODE DECODE\r\n",
             "-ERR syntax error: unexpected argument 'DECODE'; «text»\r\n",
         ),
-        (
-            "DQ.RANGE «q» - + DECODE 1\r\n",
-            "-ERR syntax error: unexpected argument '1'; «text»\r\n",
-        ),
+        ("DQ.RANGE «q» - + DECODE 1\r\n", "-ERR syntax error: unexpected argument '1'; «text»\r\n"),
         (
             "DQ.GET «q» k DECODE more\r\n",
             "-ERR wrong number of arguments for 'dq.get' command; «text»\r\n",
@@ -223,12 +174,6 @@ fn delivered() {
     let mut peer = shared().peer();
     peer.sends("DQ.OFFER «q» 0 'é😀' AS kryo5\r\n");
     peer.gets("$30\r\n«id»\r\n");
-    let taken = shared()
-        .backing()
-        .call(&["BLPOP", &peer.queue, "30"])
-        .unwrap();
-    assert_eq!(
-        taken.elements()[1].bytes(),
-        b"\x03\x84\xc3\xa9\xed\xa0\xbd\xed\xb8\x80"
-    );
+    let taken = shared().backing().call(&["BLPOP", &peer.queue, "30"]).unwrap();
+    assert_eq!(taken.elements()[1].bytes(), b"\x03\x84\xc3\xa9\xed\xa0\xbd\xed\xb8\x80");
 }

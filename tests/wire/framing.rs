@@ -6,10 +6,7 @@ use crate::peer::{check, shared};
 #[test]
 fn lines_and_their_quotes() {
     check(&[
-        (
-            "ECHO \"a \\\"b\\\" \\x41\\n\\r\\t\\\\\"\r\n",
-            "$11\r\na \"b\" A\n\r\t\\\r\n",
-        ),
+        ("ECHO \"a \\\"b\\\" \\x41\\n\\r\\t\\\\\"\r\n", "$11\r\na \"b\" A\n\r\t\\\r\n"),
         ("ECHO 'it\\'s \\x41'\n", "$9\r\nit's \\x41\r\n"),
         ("  ECHO \t  \"\"  \r\n", "$0\r\n\r\n"),
         ("eChO $5\r\n", "$2\r\n$5\r\n"),
@@ -38,10 +35,7 @@ fn protocol_errors() {
         ("*01\r\n", "invalid multibulk length"),
         ("*1\n", "invalid multibulk length"),
         ("*1\rx", "invalid multibulk length"),
-        (
-            "*2101\r\n",
-            "invalid multibulk length: more arguments than limits.arguments_max, 2100",
-        ),
+        ("*2101\r\n", "invalid multibulk length: more arguments than limits.arguments_max, 2100"),
         (
             "*2147483647\r\n",
             "invalid multibulk length: more arguments than limits.arguments_max, 2100",
@@ -50,20 +44,14 @@ fn protocol_errors() {
             "*9223372036854775808\r\n",
             "invalid multibulk length: more arguments than limits.arguments_max, 2100",
         ),
-        (
-            "*99999999999999999999999999999999999999",
-            "too big mbulk count string",
-        ),
+        ("*99999999999999999999999999999999999999", "too big mbulk count string"),
         ("*1\r\n+PING\r\n", "expected '$', got '+'"),
         ("*1\r\n:1\r\n", "expected '$', got ':'"),
         ("*1\r\nPING\r\n", "expected '$', got 'P'"),
         ("*1\r\n\r\n", "expected '$', got '\\r'"),
         ("*1\r\n\x00", "expected '$', got '\\x00'"),
         ("*1\r\n*1\r\n$4\r\nPING\r\n", "expected '$', got '*'"),
-        (
-            "*2\r\n$4\r\nPING\r\n*1\r\n$1\r\na\r\n",
-            "expected '$', got '*'",
-        ),
+        ("*2\r\n$4\r\nPING\r\n*1\r\n$1\r\na\r\n", "expected '$', got '*'"),
         ("*2\r\n$4\r\nECHO\r\n_\r\n", "expected '$', got '_'"),
         ("*1\r\n$x\r\n", "invalid bulk length"),
         ("*1\r\n$\r\n", "invalid bulk length"),
@@ -83,10 +71,7 @@ fn protocol_errors() {
             "*1\r\n$18446744073709551616\r\n",
             "invalid bulk length: more bytes than limits.request_bytes_max, 41943040",
         ),
-        (
-            "*1\r\n$99999999999999999999999999999999999999",
-            "too big bulk count string",
-        ),
+        ("*1\r\n$99999999999999999999999999999999999999", "too big bulk count string"),
         (
             "*2\r\n$4\r\nECHO\r\n$41943040\r\n",
             "too big request: more bytes than limits.request_bytes_max, 41943040",

@@ -24,16 +24,11 @@ fn ten_thousand_of_all_kinds() {
         + &"DQ.OFFER «q» 1h d\r\n".repeat(6)
         + "*2\r\n$4\r\nECHO\r\n$1\r\n\n\r\nDQ.GET «q» nobody\r\n\r\nping\r\nSELECT 1\r\n";
     peer.sends(round.repeat(500));
-    let (id, negative) = (
-        "$30\r\n«id»\r\n",
-        "-BADDELAY delay '-1' must not be negative «text»\r\n",
-    );
+    let (id, negative) =
+        ("$30\r\n«id»\r\n", "-BADDELAY delay '-1' must not be negative «text»\r\n");
     for n in 0..500 {
         peer.gets(&format!("{id}+PONG\r\n{id}{negative}").repeat(2));
-        peer.gets(&format!(
-            ":{}\r\n-ERR unknown command 'NOTHING', «text»\r\n",
-            10 * n + 4
-        ));
+        peer.gets(&format!(":{}\r\n-ERR unknown command 'NOTHING', «text»\r\n", 10 * n + 4));
         peer.gets_ids(6);
         peer.gets_bytes(b"$1\r\n\n\r\n_\r\n+PONG\r\n-ERR DB index is out of range\r\n");
     }
@@ -45,7 +40,8 @@ fn each_sees_all_before_it() {
     check(&[(
         "DQ.OFFER «q» 1h a\r\nDQ.SIZE «q»\r\nDQ.OFFER «q» 1h b NAME n\r\nDQ.CANCEL «q» n\r\n\
          DQ.SIZE «q»\r\nPING\r\n\
-         DQ.MOFFER «q» 1h c 1h d\r\nDQ.CONTAINS «q» b d\r\nDQ.POLL «q»\r\nDQ.OFFER «q» 1h e\r\n\
+         DQ.MOFFER «q» 1h c 1h d\r\nDQ.CONTAINS «q» b d\r\nDQ.POLL «q» COUNT 9\r\n\
+         DQ.OFFER «q» 1h e\r\n\
          DQ.REMOVE «q» e\r\nDQ.CLEAR «q»\r\nDQ.PAUSE «q»\r\n\
          DQ.OFFER «q» 0 f NAME n NX\r\nDQ.SIZE «q»\r\n\
          DQ.OFFER «q» 0 g NAME n NX\r\nDQ.RESCHEDULE «q» n AT 1999999999999\r\nDQ.GET «q» n\r\n",
@@ -62,14 +58,10 @@ fn each_sees_all_before_it() {
 fn many_queues_in_one_write() {
     let mut peer = shared().peer();
     let queues: Vec<String> = (0..300).map(|n| format!("«q»:{n}")).collect();
-    let each = |text: &str| {
-        queues
-            .iter()
-            .map(|queue| text.replace('@', queue))
-            .collect::<String>()
-    };
+    let each = |text: &str| queues.iter().map(|queue| text.replace('@', queue)).collect::<String>();
     peer.sends(
-        each("DQ.OFFER @ 1h a\r\nDQ.OFFER @ 2h b\r\n") + &each("DQ.SIZE @\r\nDQ.POLL @\r\n"),
+        each("DQ.OFFER @ 1h a\r\nDQ.OFFER @ 2h b\r\n")
+            + &each("DQ.SIZE @\r\nDQ.POLL @ COUNT 2\r\n"),
     );
     peer.gets_ids(600);
     peer.gets_bytes(":2\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n".repeat(300).as_bytes());

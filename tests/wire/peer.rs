@@ -85,14 +85,7 @@ impl Peer {
         stream.set_nodelay(true).unwrap();
         stream.set_write_timeout(Some(WITHIN)).unwrap();
         let log = broker.log_file();
-        Peer {
-            stream,
-            got: Vec::new(),
-            queue: fresh_queue(),
-            resp3: false,
-            done: false,
-            log,
-        }
+        Peer { stream, got: Vec::new(), queue: fresh_queue(), resp3: false, done: false, log }
     }
 
     fn speak3(&mut self) {
@@ -111,6 +104,12 @@ impl Peer {
     pub fn sends_beside(&mut self, bytes: Vec<u8>) -> JoinHandle<()> {
         let mut stream = self.stream.try_clone().unwrap();
         std::thread::spawn(move || stream.write_all(&bytes).unwrap())
+    }
+
+    /// The same where the other side may close before it took all of it.
+    pub fn tries_beside(&mut self, bytes: Vec<u8>) -> JoinHandle<()> {
+        let mut stream = self.stream.try_clone().unwrap();
+        std::thread::spawn(move || drop(stream.write_all(&bytes)))
     }
 
     /// As they are, and whether the other side took all of it before it closed.
@@ -133,10 +132,7 @@ impl Peer {
             }
             if let Err(end) = self.read_some(deadline) {
                 let got = shown(&self.got);
-                panic!(
-                    "expected {}\n     got {got}\n         then {end}",
-                    expected.escape_debug()
-                );
+                panic!("expected {}\n     got {got}\n         then {end}", expected.escape_debug());
             }
         }
     }
@@ -145,26 +141,14 @@ impl Peer {
     pub fn gets_bytes(&mut self, expected: &[u8]) {
         while self.got.len() < expected.len() {
             if let Err(end) = self.read_some(Instant::now() + WITHIN) {
-                panic!(
-                    "expected {} bytes, got {}, then {end}",
-                    expected.len(),
-                    self.got.len()
-                );
+                panic!("expected {} bytes, got {}, then {end}", expected.len(), self.got.len());
             }
         }
         let rest = self.got.split_off(expected.len());
         if self.got != expected {
-            let at = expected
-                .iter()
-                .zip(&self.got)
-                .position(|(a, b)| a != b)
-                .unwrap();
+            let at = expected.iter().zip(&self.got).position(|(a, b)| a != b).unwrap();
             let end = expected.len().min(at + 80);
-            panic!(
-                "at {at}: {} is not {}",
-                shown(&self.got[at..end]),
-                shown(&expected[at..end])
-            );
+            panic!("at {at}: {} is not {}", shown(&self.got[at..end]), shown(&expected[at..end]));
         }
         self.got = rest;
     }
@@ -265,10 +249,7 @@ impl Drop for Peer {
         if std::thread::panicking() {
             let log = std::fs::read_to_string(&self.log).unwrap_or_default();
             let from = log.len().saturating_sub(4_000);
-            eprintln!(
-                "the broker's log: {}",
-                String::from_utf8_lossy(&log.as_bytes()[from..])
-            );
+            eprintln!("the broker's log: {}", String::from_utf8_lossy(&log.as_bytes()[from..]));
         } else if !self.done {
             self.sends("PING\r\n");
             self.gets("+PONG\r\n");
@@ -308,10 +289,7 @@ pub fn check(rows: &[Row]) {
 
 /// Runs a table in every way that clients send.
 pub fn check_on(place: &Place, rows: &[Row]) {
-    check_peers(
-        rows,
-        |resp3| if resp3 { place.peer3() } else { place.peer() },
-    );
+    check_peers(rows, |resp3| if resp3 { place.peer3() } else { place.peer() });
 }
 
 fn check_peers(rows: &[Row], new_peer: impl Fn(bool) -> Peer) {
@@ -344,11 +322,7 @@ fn check_peers(rows: &[Row], new_peer: impl Fn(bool) -> Peer) {
         }
         for (number, (sent, expected)) in rows.iter().enumerate() {
             let way = if pieces { "in pieces" } else { "in one write" };
-            told(&format!(
-                "row {number} of {}, {way}: {}",
-                peer.queue,
-                sent.escape_debug()
-            ));
+            told(&format!("row {number} of {}, {way}: {}", peer.queue, sent.escape_debug()));
             peer.gets(expected);
         }
     }

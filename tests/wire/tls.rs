@@ -45,21 +45,12 @@ fn commands_and_large_replies() {
     }
     // Replies that are asked for in one go come in order.
     client.send("ECHO a\r\n".repeat(10_000).as_bytes()).unwrap();
-    assert_eq!(
-        client.bytes(70_000).unwrap(),
-        "$1\r\na\r\n".repeat(10_000).as_bytes()
-    );
+    assert_eq!(client.bytes(70_000).unwrap(), "$1\r\na\r\n".repeat(10_000).as_bytes());
     client.send(b"QUIT\r\n").unwrap();
     assert_eq!(client.line().unwrap(), "+OK");
     // The end is said, so that nobody can cut replies off unseen.
-    assert_eq!(
-        client.line().unwrap_err().to_string(),
-        "unexpected end of file"
-    );
-    assert_eq!(
-        place.broker.client().call(&["DQ.SIZE", "q"]).unwrap().int(),
-        1
-    );
+    assert_eq!(client.line().unwrap_err().to_string(), "unexpected end of file");
+    assert_eq!(place.broker.client().call(&["DQ.SIZE", "q"]).unwrap().int(), 1);
 }
 
 #[test]
@@ -68,17 +59,11 @@ fn with_tls_only() {
     let identity = authority.issue();
     let url = redis::shared().url(redis::shared().fresh_database());
     let settings = identity.settings();
-    let settings: Vec<_> = settings
-        .iter()
-        .map(|(key, value)| (*key, value.as_str()))
-        .collect();
+    let settings: Vec<_> = settings.iter().map(|(key, value)| (*key, value.as_str())).collect();
     let args = ["--redis", &url, "--listen", ""];
     let broker = crate::support::broker::Broker::with_args(&args, &settings);
     let ready = broker.ready_line();
-    assert!(
-        ready.starts_with("delay-broker ready: RESP none, TLS 127.0.0.1:"),
-        "{ready}"
-    );
+    assert!(ready.starts_with("delay-broker ready: RESP none, TLS 127.0.0.1:"), "{ready}");
     let address = broker.tls_address();
     let port = address.rsplit_once(':').unwrap().1;
     let mut client = TlsClient::connect(&address, &authority, None).unwrap();
@@ -119,12 +104,7 @@ fn redis_cli() {
             .unwrap();
         String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
     };
-    let own = [
-        "--cert".as_ref(),
-        &*identity.certificate(),
-        "--key".as_ref(),
-        &*identity.key(),
-    ];
+    let own = ["--cert".as_ref(), &*identity.certificate(), "--key".as_ref(), &*identity.key()];
     let id = cli(&own);
     assert!(id.len() == 31 && id.contains('-'), "{id}");
     let refused = cli(&[]);
@@ -138,10 +118,7 @@ fn clients_without_the_right_certificate_are_refused() {
     let others = Authority::new();
     let clients = Authority::new();
     let authorities = clients.file();
-    let place = place(
-        &identity,
-        &[("server.tls_client_ca_file", authorities.to_str().unwrap())],
-    );
+    let place = place(&identity, &[("server.tls_client_ca_file", authorities.to_str().unwrap())]);
     let address = place.broker.tls_address();
     let connect = |identity: Option<&Identity>| TlsClient::connect(&address, &authority, identity);
     let ping = |identity: Option<&Identity>| connect(identity)?.say("PING");
@@ -154,10 +131,7 @@ fn clients_without_the_right_certificate_are_refused() {
     // The broker's own authority is none of theirs.
     assert!(ping(Some(&identity)).is_err());
     assert_eq!(ping(Some(&clients.issue())).unwrap(), "+PONG");
-    assert_eq!(
-        place.broker.client().call(&["PING"]).unwrap().text(),
-        "PONG"
-    );
+    assert_eq!(place.broker.client().call(&["PING"]).unwrap().text(), "PONG");
 }
 
 /// Bytes that are no handshake, and what comes back.
@@ -177,27 +151,17 @@ fn plain_bytes_on_the_port_with_tls_harm_nobody() {
     let url = redis::shared().url(redis::shared().fresh_database());
     let identity = authority.issue();
     let settings = identity.settings();
-    let settings: Vec<_> = settings
-        .iter()
-        .map(|(key, value)| (*key, value.as_str()))
-        .collect();
+    let settings: Vec<_> = settings.iter().map(|(key, value)| (*key, value.as_str())).collect();
     let args = ["--redis", &url, "--log", "debug"];
     let broker = crate::support::broker::Broker::with_args(&args, &settings);
     let address = broker.tls_address();
     let mut client = TlsClient::connect(&address, &authority, None).unwrap();
     let zeros = vec![0; 100_000];
-    let attempts: [&[u8]; 4] = [
-        b"PING\r\n",
-        b"*1\r\n$4\r\nPING\r\n",
-        b"GET / HTTP/1.1\r\n\r\n",
-        &zeros,
-    ];
+    let attempts: [&[u8]; 4] =
+        [b"PING\r\n", b"*1\r\n$4\r\nPING\r\n", b"GET / HTTP/1.1\r\n\r\n", &zeros];
     for bytes in attempts {
         let answer = answer_to(&address, bytes);
-        assert!(
-            !answer.starts_with(b"+") && !answer.starts_with(b"-"),
-            "{answer:?}"
-        );
+        assert!(!answer.starts_with(b"+") && !answer.starts_with(b"-"), "{answer:?}");
     }
     // Half a handshake, and away.
     let mut half = TcpStream::connect(&address).unwrap();
@@ -247,10 +211,7 @@ fn silent_handshakes_hold_up_nobody_and_end() {
         let mut client = place.broker.client();
         client.call(&["INFO", "clients"]).unwrap().text()
     };
-    eventually(
-        || connected(&place),
-        |text| text.contains("connected_clients:101\r\n"),
-    );
+    eventually(|| connected(&place), |text| text.contains("connected_clients:101\r\n"));
     let mut client = TlsClient::connect(&address, &authority, None).unwrap();
     assert_eq!(client.say("PING").unwrap(), "+PONG");
     let (mut one, mut two): (Client, Client) = (place.broker.client(), place.broker.client());

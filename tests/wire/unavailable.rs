@@ -135,33 +135,22 @@ fn a_replica_and_no_permission() {
     peer.gets("$30\r\n«id»\r\n");
     let mut backing = redis.client(0);
     backing.call(&["REPLICAOF", "127.0.0.1", "1"]).unwrap();
-    for command in [
-        "DQ.OFFER «q» 1h b\r\n",
-        "DQ.CANCEL «q» n\r\n",
-        "DQ.POLL «q»\r\n",
-        "DQ.PAUSE «q»\r\n",
-    ] {
+    for command in
+        ["DQ.OFFER «q» 1h b\r\n", "DQ.CANCEL «q» n\r\n", "DQ.POLL «q»\r\n", "DQ.PAUSE «q»\r\n"]
+    {
         eprintln!("{}", command.escape_debug());
         peer.sends(command);
         peer.gets("-UNAVAILABLE «text»\r\n");
     }
     backing.call(&["REPLICAOF", "NO", "ONE"]).unwrap();
     works_again(&mut peer);
-    backing
-        .call(&["ACL", "SETUSER", "default", "-evalsha"])
-        .unwrap();
-    for command in [
-        "DQ.OFFER «q» 1h b\r\n",
-        "DQ.CANCEL «q» n\r\n",
-        "DQ.SIZE «q»\r\n",
-    ] {
+    backing.call(&["ACL", "SETUSER", "default", "-evalsha"]).unwrap();
+    for command in ["DQ.OFFER «q» 1h b\r\n", "DQ.CANCEL «q» n\r\n", "DQ.SIZE «q»\r\n"] {
         eprintln!("{}", command.escape_debug());
         peer.sends(command);
         peer.gets("-UNAVAILABLE Redis refused: NOPERM «text»\r\n");
     }
-    backing
-        .call(&["ACL", "SETUSER", "default", "+@all"])
-        .unwrap();
+    backing.call(&["ACL", "SETUSER", "default", "+@all"]).unwrap();
     works_again(&mut peer);
 }
 
@@ -172,10 +161,7 @@ fn busy() {
     let mut hog = redis.client(0);
     let mut backing = redis.client(0);
     hog.send(&["EVAL", "while true do end", "0"]).unwrap();
-    eventually(
-        || backing.call(&["PING"]).unwrap().text(),
-        |answer| answer.starts_with("BUSY"),
-    );
+    eventually(|| backing.call(&["PING"]).unwrap().text(), |answer| answer.starts_with("BUSY"));
     peer.sends("DQ.OFFER «q» 1h b\r\nDQ.CANCEL «q» n\r\nDQ.SIZE «q»\r\n");
     peer.gets(&"-UNAVAILABLE Redis refused: BUSY «text»\r\n".repeat(3));
     backing.call(&["SCRIPT", "KILL"]).unwrap();
@@ -196,6 +182,6 @@ fn an_answer_that_no_script_expects() {
     let redis = Redis::spawn(&["--rename-command", "PTTL", ""]);
     let broker = Broker::spawn(&redis.url(0), &[("redis.audit", "warn")]);
     let mut peer = Peer::connect(&broker);
-    peer.sends("DQ.OFFER «q» 1h a\r\nDQ.SIZE «q»\r\nDQ.CONTAINS «q» a\r\n");
+    peer.sends("DQ.OFFER «q» 1h a\r\nDQ.INFO «q»\r\nDQ.CONTAINS «q» a\r\n");
     peer.gets("$30\r\n«id»\r\n-INTERNAL Redis answered: «text»\r\n*1\r\n:1\r\n");
 }

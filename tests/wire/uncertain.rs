@@ -27,11 +27,7 @@ impl Linked {
                 ("redis.connect_timeout_ms", "300"),
             ],
         );
-        Linked {
-            proxy,
-            broker,
-            database,
-        }
+        Linked { proxy, broker, database }
     }
 
     fn backing(&self) -> resp::Client {
@@ -56,6 +52,7 @@ fn not_settled() {
     let linked = Linked::start("300");
     let queue = fresh_queue();
     let mut offering = linked.peer(&queue);
+    let mut executing = linked.peer(&queue);
     offering.sends("DQ.OFFER «q» 1h a NAME n\r\n");
     offering.gets("$30\r\n«id»\r\n");
     let writing = [
@@ -76,14 +73,15 @@ fn not_settled() {
     for (peer, command) in peers.iter_mut().zip(commands()) {
         peer.sends(command);
     }
-    offering.gets(&"-UNCERTAIN the link to Redis broke after sending «text»\r\n".repeat(3));
+    executing.sends("MULTI\r\nDQ.OFFER «q»x 1h f\r\nPING\r\nDQ.MOFFER «q»y 1h g 1h h\r\nEXEC\r\n");
+    executing.gets(&format!("+OK\r\n{}", "+QUEUED\r\n".repeat(3)));
+    let uncertain = "-UNCERTAIN the link to Redis broke after sending «text»\r\n";
+    offering.gets(&uncertain.repeat(3));
+    // In the same call, or in the next one, which finds no link and is surely not sent.
+    executing.gets("*3\r\n-UN«text»\r\n+PONG\r\n-UN«text»\r\n");
     for (peer, command) in peers.iter_mut().zip(commands()) {
         eprintln!("{}", command.escape_debug());
-        let code = if reading.contains(command) {
-            "UNAVAILABLE"
-        } else {
-            "UNCERTAIN"
-        };
+        let code = if reading.contains(command) { "UNAVAILABLE" } else { "UNCERTAIN" };
         peer.gets(&format!("-{code} «text»\r\n"));
     }
     // Here it was applied.
@@ -108,18 +106,15 @@ fn settled_as_applied() {
     let queue = peer.queue.clone();
     for (command, pending, reply) in [
         ("DQ.OFFER «q» 1h a NAME n\r\n", 1, "$30\r\n«id»\r\n"),
-        (
-            "DQ.MOFFER «q» 1h b 1h c\r\n",
-            3,
-            "*2\r\n$30\r\n«id»\r\n$30\r\n«id»\r\n",
-        ),
+        ("DQ.MOFFER «q» 1h b 1h c\r\n", 3, "*2\r\n$30\r\n«id»\r\n$30\r\n«id»\r\n"),
         ("DQ.CANCEL «q» n\r\n", 2, ":1\r\n"),
-        // At most once: what was taken is gone, and the client is told.
         (
-            "DQ.POLL «q» COUNT 1\r\n",
-            1,
-            "-UNCERTAIN the messages were taken, but «text»\r\n",
+            "MULTI\r\nDQ.OFFER «q» 1h d\r\nDQ.OFFER «q» 2h e\r\nEXEC\r\n",
+            4,
+            "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n$30\r\n«id»\r\n$30\r\n«id»\r\n",
         ),
+        // At most once: what was taken is gone, and the client is told.
+        ("DQ.POLL «q» COUNT 3\r\n", 1, "-UNCERTAIN the messages were taken, but «text»\r\n"),
         ("DQ.CLEAR «q»\r\n", 0, ":1\r\n"),
     ] {
         eprintln!("{}", command.escape_debug());
@@ -153,18 +148,13 @@ fn settled_as_not_applied() {
 }
 
 /// The values of a metric.
-fn metric(broker: &Broker, name: &str) -> Vec<String> {
+pub fn metric(broker: &Broker, name: &str) -> Vec<String> {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(broker.http_address()).unwrap();
     stream.set_read_timeout(Some(WITHIN)).unwrap();
-    stream
-        .write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        .unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     let values = text.lines().filter(|line| line.starts_with(name));
-    values
-        .filter_map(|line| line.rsplit_once(' '))
-        .map(|(_, value)| value.to_owned())
-        .collect()
+    values.filter_map(|line| line.rsplit_once(' ')).map(|(_, value)| value.to_owned()).collect()
 }

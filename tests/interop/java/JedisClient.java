@@ -1,6 +1,8 @@
 // The broker from Jedis. Environment and steps: tests/interop/README.md.
 
 import static java.nio.charset.StandardCharsets.UTF_8;
+import static redis.clients.jedis.args.ListDirection.LEFT;
+import static redis.clients.jedis.args.ListDirection.RIGHT;
 
 import java.util.ArrayList;
 import java.util.Collections;
@@ -117,6 +119,27 @@ final class JedisClient {
     }
     Steps.passed("pipeline");
 
+    // Of several queues, stored with one call, or not at all.
+    try (var transaction = broker.multi()) {
+      offer = dq(Dq.OFFER, queue + ":a", "1h", "first", "NAME", "one");
+      pairs = dq(Dq.MOFFER, queue + ":b", "1h", Steps.BINARY, "2h", "");
+      transaction.executeCommand(new CommandObject<>(offer, BuilderFactory.STRING));
+      transaction.executeCommand(new CommandObject<>(pairs, BuilderFactory.STRING_LIST));
+      List<Object> stored = transaction.exec();
+      Steps.is(broker.executeCommand(dq(Dq.CANCEL, queue + ":a", stored.get(0))), 1L);
+      Object[] two = ((List<?>) stored.get(1)).toArray();
+      Steps.is(broker.executeCommand(dq(Dq.CANCEL, queue + ":b", two)), 2L);
+    }
+    try (var transaction = broker.multi()) {
+      for (String delay : List.of("1h", "soon")) {
+        offer = dq(Dq.OFFER, queue + ":a", delay, "x");
+        transaction.executeCommand(new CommandObject<>(offer, BuilderFactory.STRING));
+      }
+      refused("EXECABORT ", transaction::exec);
+    }
+    Steps.is(broker.executeCommand(dq(Dq.SIZE, queue + ":a")), 0L);
+    Steps.passed("transaction");
+
     broker.executeCommand(dq(Dq.OFFER, queue, "20ms", Steps.BINARY));
     KeyValue<byte[], byte[]> taken = backing.blpop(10.0, bytes(queue));
     Steps.is(text(taken.getKey()), queue);
@@ -126,7 +149,11 @@ final class JedisClient {
     String large = text(broker.executeCommand(dq(Dq.OFFER, queue, "1h", Steps.LARGE)));
     Steps.is(fields(broker.executeCommand(dq(Dq.GET, queue, large))).get("payload"), Steps.LARGE);
     Steps.is(broker.executeCommand(dq(Dq.FIRE, queue, large)), 1L);
-    Steps.is(backing.blpop(10.0, bytes(queue)).getValue(), Steps.LARGE);
+    byte[] working = bytes(queue + ":working");
+    byte[] work = backing.blmove(bytes(queue), working, LEFT, RIGHT, 10.0);
+    Steps.is(work, Steps.LARGE);
+    backing.lrem(working, 1, work);
+    Steps.is(backing.exists(working), false);
     Steps.passed("large");
 
     ConnectionPoolConfig fifty = new ConnectionPoolConfig();

@@ -88,6 +88,22 @@ for (const [i, [error, id]] of (await pipeline.exec()).entries()) {
 }
 passed("pipeline");
 
+// Of several queues, stored with one call, or not at all.
+const transaction = broker.multi();
+transaction.call("DQ.OFFER", `${queue}:a`, "1h", "first", "NAME", "one");
+transaction.call("DQ.MOFFER", `${queue}:b`, "1h", BINARY, "2h", "");
+transaction.call("DQ.OFFER", `${queue}:a`, "1h", "again", "NAME", "one", "NX");
+const [[, one], [, two], [, none]] = await transaction.exec();
+assert.deepEqual([two.length, none], [2, null]);
+assert.equal(await dq("DQ.CANCEL", `${queue}:a`, one), 1);
+assert.equal(await dq("DQ.CANCEL", `${queue}:b`, ...two), 2);
+const refused = broker.multi();
+refused.call("DQ.OFFER", `${queue}:a`, "1h", "good");
+refused.call("DQ.OFFER", `${queue}:a`, "soon", "bad");
+await assert.rejects(refused.exec(), { name: "ReplyError", message: /^EXECABORT / });
+assert.equal(await dq("DQ.SIZE", `${queue}:a`), 0);
+passed("transaction");
+
 await dq("DQ.OFFER", queue, "20ms", BINARY);
 const [name, payload] = await backing.blpopBuffer(queue, 10);
 assert.deepEqual([String(name), payload], [queue, BINARY]);
@@ -96,7 +112,10 @@ passed("binary");
 const large = await dq("DQ.OFFER", queue, "1h", LARGE);
 assert.ok(fields(await broker.callBuffer("DQ.GET", queue, large)).payload.equals(LARGE));
 assert.equal(await dq("DQ.FIRE", queue, large), 1);
-assert.ok((await backing.blpopBuffer(queue, 10))[1].equals(LARGE));
+const work = await backing.blmoveBuffer(queue, `${queue}:working`, "LEFT", "RIGHT", 10);
+assert.ok(work.equals(LARGE));
+await backing.lrem(`${queue}:working`, 1, work);
+assert.equal(await backing.exists(`${queue}:working`), 0);
 passed("large");
 
 // ioredis has no pool of its own: fifty connections, in turn.

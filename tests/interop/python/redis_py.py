@@ -80,13 +80,32 @@ for code, command in {
         assert str(error).startswith(code), error
 passed("errors")
 
-# A thousand in one write; the replies come in order. (No MULTI: the broker has none.)
+# A thousand in one write; the replies come in order.
 with broker.pipeline(transaction=False) as pipeline:
     for i in range(1000):
         pipeline.execute_command("DQ.OFFER", queue + ":many", "AT", tomorrow + i, f"message {i}")
     due = [int(id.split(b"-")[0]) for id in pipeline.execute()]
 assert due == [tomorrow + i for i in range(1000)]
 passed("pipeline")
+
+# The default is a transaction: of several queues, stored with one call, or not at all.
+with broker.pipeline() as transaction:
+    transaction.execute_command("DQ.OFFER", queue + ":a", "1h", "first", "NAME", "one")
+    transaction.execute_command("DQ.MOFFER", queue + ":b", "1h", BINARY, "2h", "")
+    transaction.execute_command("DQ.OFFER", queue + ":a", "1h", "again", "NAME", "one", "NX")
+    one, two, none = transaction.execute()
+assert (len(two), none) == (2, None), (two, none)
+assert dq("DQ.CANCEL", queue + ":a", one) == 1
+assert dq("DQ.CANCEL", queue + ":b", *two) == 2
+with broker.pipeline() as transaction:
+    transaction.execute_command("DQ.OFFER", queue + ":a", "1h", "good")
+    transaction.execute_command("DQ.OFFER", queue + ":a", "soon", "bad")
+    try:
+        raise AssertionError(f"answered: {transaction.execute()}")
+    except redis.ResponseError as error:
+        assert "BADDELAY " in str(error), error
+assert dq("DQ.SIZE", queue + ":a") == 0
+passed("transaction")
 
 dq("DQ.OFFER", queue, "20ms", BINARY)
 name, payload = backing.blpop(queue, timeout=10)
@@ -96,7 +115,10 @@ passed("binary")
 large = dq("DQ.OFFER", queue, "1h", LARGE)
 assert fields(dq("DQ.GET", queue, large))[b"payload"] == LARGE
 assert dq("DQ.FIRE", queue, large) == 1
-assert backing.blpop(queue, timeout=10)[1] == LARGE
+payload = backing.blmove(queue, queue + ":working", timeout=10)
+assert payload == LARGE
+backing.lrem(queue + ":working", 1, payload)
+assert backing.exists(queue + ":working") == 0
 passed("large")
 
 pool = redis.BlockingConnectionPool.from_url(

@@ -80,7 +80,7 @@ async def main():
             assert str(error).startswith(code), error
     passed("errors")
 
-    # A thousand in one write; the replies come in order. (No MULTI: the broker has none.)
+    # A thousand in one write; the replies come in order.
     async with broker.pipeline(transaction=False) as pipeline:
         for i in range(1000):
             due = ("AT", tomorrow + i)
@@ -88,6 +88,25 @@ async def main():
         due = [int(id.split(b"-")[0]) for id in await pipeline.execute()]
     assert due == [tomorrow + i for i in range(1000)]
     passed("pipeline")
+
+    # The default is a transaction: of several queues, stored with one call, or not at all.
+    async with broker.pipeline() as transaction:
+        transaction.execute_command("DQ.OFFER", queue + ":a", "1h", "first", "NAME", "one")
+        transaction.execute_command("DQ.MOFFER", queue + ":b", "1h", BINARY, "2h", "")
+        transaction.execute_command("DQ.OFFER", queue + ":a", "1h", "again", "NAME", "one", "NX")
+        one, two, none = await transaction.execute()
+    assert (len(two), none) == (2, None), (two, none)
+    assert await dq("DQ.CANCEL", queue + ":a", one) == 1
+    assert await dq("DQ.CANCEL", queue + ":b", *two) == 2
+    async with broker.pipeline() as transaction:
+        transaction.execute_command("DQ.OFFER", queue + ":a", "1h", "good")
+        transaction.execute_command("DQ.OFFER", queue + ":a", "soon", "bad")
+        try:
+            raise AssertionError(f"answered: {await transaction.execute()}")
+        except redis.ResponseError as error:
+            assert "BADDELAY " in str(error), error
+    assert await dq("DQ.SIZE", queue + ":a") == 0
+    passed("transaction")
 
     await dq("DQ.OFFER", queue, "20ms", BINARY)
     name, payload = await backing.blpop(queue, timeout=10)

@@ -217,13 +217,7 @@ fn delivery(queue: &mut Queue) {
     let coming = queue.coming();
     let payloads: Vec<&str> = coming.iter().map(|(payload, _)| payload.as_str()).collect();
     assert_eq!(payloads, ["1", "2", "3", "4", "2"]);
-    let left: [&[&str]; 5] = [
-        &["2", "4", "2", "3"],
-        &["2", "4", "3"],
-        &["2", "4"],
-        &["2"],
-        &[],
-    ];
+    let left: [&[&str]; 5] = [&["2", "4", "2", "3"], &["2", "4", "3"], &["2", "4"], &["2"], &[]];
     for (taken, (payload, due)) in coming.into_iter().enumerate() {
         queue.delivers_at(&payload, due);
         // On a slow machine the next one may have come meanwhile.

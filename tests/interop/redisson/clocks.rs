@@ -15,10 +15,7 @@ const ABOUT_MS: i64 = 10_000;
 
 /// What one clock shows ahead of another is about this.
 fn is_about(ahead_ms: i64, wanted_ms: i64) {
-    assert!(
-        (ahead_ms - wanted_ms).abs() < ABOUT_MS,
-        "{ahead_ms} ms ahead"
-    );
+    assert!((ahead_ms - wanted_ms).abs() < ABOUT_MS, "{ahead_ms} ms ahead");
 }
 
 fn with_clock(scene: &Scene, ahead: &str, ahead_ms: i64) -> Jvm {

@@ -6,11 +6,8 @@ use crate::support::resp::{Client, Value};
 
 /// Text that needs one to four bytes a character.
 const TEXT: &str = "order 42, \u{e9}\u{20ac}\u{1f600}\0\r\n";
-const LONG_TEXT: [&str; 3] = [
-    "a",
-    "exactly thirty-two characters...",
-    "some more than thirty-two chars..",
-];
+const LONG_TEXT: [&str; 3] =
+    ["a", "exactly thirty-two characters...", "some more than thirty-two chars.."];
 const TYPED: &str = r#"{"@class":"Actions$Order","id":"a","cents":5}"#;
 const PLAIN: &str = r#"{"id":"a","cents":5,"unknown":null}"#;
 const QUOTED: &str = r#""order \"42\"""#;
@@ -25,21 +22,11 @@ struct Row {
 }
 
 fn row(codec: &'static str, encoding: &'static str, text: &'static str) -> Row {
-    Row {
-        codec,
-        encoding,
-        offered: text.as_bytes(),
-        read: text.as_bytes(),
-        given_back: true,
-    }
+    Row { codec, encoding, offered: text.as_bytes(), read: text.as_bytes(), given_back: true }
 }
 
 fn object(codec: &'static str, offered: &'static str) -> Row {
-    Row {
-        read: b"a for 5",
-        given_back: false,
-        ..row(codec, "json", offered)
-    }
+    Row { read: b"a for 5", given_back: false, ..row(codec, "json", offered) }
 }
 
 fn rows(version: &str) -> Vec<Row> {
@@ -54,10 +41,7 @@ fn rows(version: &str) -> Vec<Row> {
             read: b"\0\xff\r\n\x80",
             ..row("ByteArrayCodec", "raw", "")
         },
-        Row {
-            read: b"order \"42\"",
-            ..row("JsonJacksonCodec", "json", QUOTED)
-        },
+        Row { read: b"order \"42\"", ..row("JsonJacksonCodec", "json", QUOTED) },
         object("JsonJacksonCodec", TYPED),
         object("TypedJsonJacksonCodec Actions$Order", PLAIN),
     ];

@@ -77,14 +77,8 @@ pub fn delivered_by_redisson(version: &'static str) -> String {
     let mut due = Vec::new();
     for n in 0..5 {
         let delay = (1_000 + 100 * n).to_string();
-        due.push(due_of(&offer(
-            &mut broker,
-            &["before", &delay, &n.to_string()],
-        )));
-        due.push(due_of(&offer(
-            &mut broker,
-            &["after", &delay, &n.to_string()],
-        )));
+        due.push(due_of(&offer(&mut broker, &["before", &delay, &n.to_string()])));
+        due.push(due_of(&offer(&mut broker, &["after", &delay, &n.to_string()])));
     }
     scene.stop_broker();
     let started = thread::scope(|scope| {
@@ -159,10 +153,7 @@ pub fn offer_many(scene: &Scene, count: usize, longest_ms: u64) {
     let (mut client, mut random) = (scene.broker(), Random::new(7));
     for n in 0..count {
         let due = (now_ms() as u64 + random.below(longest_ms)).to_string();
-        offer(
-            &mut client,
-            &["q", "AT", &due, &format!("{due} broker {n}")],
-        );
+        offer(&mut client, &["q", "AT", &due, &format!("{due} broker {n}")]);
     }
 }
 
@@ -171,14 +162,10 @@ pub fn each_once(replies: &[Value], offered: &[(&str, usize)]) -> Vec<f64> {
     let pairs = || replies.iter().flat_map(|reply| reply.elements().chunks(2));
     let name = |payload: String| payload.split_once(' ').unwrap().1.to_owned();
     let came = sorted(pairs().map(|pair| name(pair[0].text())).collect());
-    let all = offered
-        .iter()
-        .flat_map(|(who, count)| (0..*count).map(move |n| format!("{who} {n}")));
+    let all =
+        offered.iter().flat_map(|(who, count)| (0..*count).map(move |n| format!("{who} {n}")));
     let wanted = sorted(all.collect());
-    let differs = came
-        .iter()
-        .zip(&wanted)
-        .find(|(came, wanted)| came != wanted);
+    let differs = came.iter().zip(&wanted).find(|(came, wanted)| came != wanted);
     assert_eq!(differs, None, "missing or doubled");
     assert_eq!(came.len(), wanted.len());
     let late = pairs().map(|pair| lateness_ms(&pair[0].text(), pair[1].int() as f64));

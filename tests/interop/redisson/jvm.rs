@@ -100,10 +100,7 @@ impl Drop for Jvm {
         if std::thread::panicking() {
             let log = self.log();
             let last = log.lines().rev().take(20).collect::<Vec<_>>();
-            eprintln!(
-                "the log of Redisson ends, newest first:\n{}",
-                last.join("\n")
-            );
+            eprintln!("the log of Redisson ends, newest first:\n{}", last.join("\n"));
         }
         // It may have ended already.
         self.child.kill().ok();
@@ -122,9 +119,7 @@ fn ready(stdout: ChildStdout) -> Option<u16> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         let lines = BufReader::new(stdout).lines();
-        lines
-            .map_while(Result::ok)
-            .for_each(|line| drop(sender.send(line)));
+        lines.map_while(Result::ok).for_each(|line| drop(sender.send(line)));
     });
     let line = receiver.recv_timeout(READY_WITHIN).ok()?;
     line.strip_prefix("ready ")?.parse().ok()
@@ -147,29 +142,23 @@ fn prepared(version: &str) -> PathBuf {
     });
     let sources = SOURCES.map(|name| here.join("java").join(name));
     let [program, actions] = &sources;
-    once(
-        &home.join("classes"),
-        &[&pom, program, actions],
-        |classes| {
-            let mut compiler = Command::new("javac");
-            compiler
-                .args(["-encoding", "UTF-8", "-cp"])
-                .arg(home.join("jars/*"))
-                .arg("-d")
-                .arg(classes)
-                .args(&sources);
-            run(compiler);
-        },
-    );
+    once(&home.join("classes"), &[&pom, program, actions], |classes| {
+        let mut compiler = Command::new("javac");
+        compiler
+            .args(["-encoding", "UTF-8", "-cp"])
+            .arg(home.join("jars/*"))
+            .arg("-d")
+            .arg(classes)
+            .args(&sources);
+        run(compiler);
+    });
     home
 }
 
 /// To its end; what it says matters only if it fails.
 fn run(mut command: Command) {
     let program = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .output()
-        .unwrap_or_else(|error| panic!("{program}: {error}"));
+    let output = command.output().unwrap_or_else(|error| panic!("{program}: {error}"));
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said);
     assert!(output.status.success(), "{program}:\n{said}");
@@ -177,10 +166,7 @@ fn run(mut command: Command) {
 
 /// Makes a directory, unless it was made of the same files.
 fn once(dir: &Path, of: &[&PathBuf], make: impl FnOnce(&Path)) {
-    let text: String = of
-        .iter()
-        .map(|file| fs::read_to_string(file).unwrap())
-        .collect();
+    let text: String = of.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
     let stamp = dir.with_extension("made-of");
     if fs::read_to_string(&stamp).is_ok_and(|made| made == text) {
         return;

@@ -32,9 +32,8 @@ use std::panic::catch_unwind;
 use std::time::Instant;
 
 /// Newest first. 3.21.0 is the last that writes legacy members, 3.21.1 the first of modern ones.
-pub const VERSIONS: [&str; 8] = [
-    "4.7.0", "3.52.0", "3.45.0", "3.38.1", "3.21.1", "3.21.0", "3.16.8", "3.10.7",
-];
+pub const VERSIONS: [&str; 8] =
+    ["4.7.0", "3.52.0", "3.45.0", "3.38.1", "3.21.1", "3.21.0", "3.16.8", "3.10.7"];
 
 /// What it does with one version of Redisson; answers what it measured.
 type Scenario = fn(&'static str) -> String;
@@ -75,9 +74,7 @@ fn main() {
         let full = format!("Redisson {version} {name}");
         words.iter().all(|word| full.contains(word.as_str()))
     };
-    let each = VERSIONS
-        .iter()
-        .flat_map(|version| EACH.map(|(name, run)| (*version, name, run)));
+    let each = VERSIONS.iter().flat_map(|version| EACH.map(|(name, run)| (*version, name, run)));
     let once = ONCE.map(|(name, run)| (VERSIONS[0], name, run));
     let mut results = Vec::new();
     for (version, name, run) in each.chain(once) {
@@ -90,12 +87,7 @@ fn main() {
                 None => ("FAILED", ""),
             };
             println!("{how} Redisson {version}: {name} ({seconds:.1} s) {what}");
-            results.push(Result {
-                version,
-                name,
-                measured,
-                seconds,
-            });
+            results.push(Result { version, name, measured, seconds });
         }
     }
     write_down(&results);

@@ -70,9 +70,7 @@ pub fn alone(version: &'static str) -> String {
     let jvm = scene.warm_jvm();
     offered(&mut jvm.client());
     let end_us = time_us(&mut scene.redis) + (DELAY_MS + 1_500) * 1_000;
-    eventually("all are overdue", || {
-        (time_us(&mut scene.redis) > end_us).then_some(())
-    });
+    eventually("all are overdue", || (time_us(&mut scene.redis) > end_us).then_some(()));
     let exists = of_all("EXISTS", &[]);
     let exists: Vec<&str> = exists.iter().map(String::as_str).collect();
     let served = call(&mut scene.redis, &exists).int();

@@ -45,20 +45,9 @@ pub fn messages(version: &'static str) -> String {
     let series = "delay_broker_messages_delivered_total{queue=\"q\"}";
     let brokers = [scene.broker.as_ref().unwrap(), &other];
     let moved = brokers.map(|broker| metric(broker, series));
-    for key in [
-        "redisson_delay_queue:{q}",
-        "redisson_delay_queue_timeout:{q}",
-        "q",
-    ] {
-        assert_eq!(
-            call(&mut scene.redis, &["EXISTS", key]),
-            Value::Int(0),
-            "{key}"
-        );
+    for key in ["redisson_delay_queue:{q}", "redisson_delay_queue_timeout:{q}", "q"] {
+        assert_eq!(call(&mut scene.redis, &["EXISTS", key]), Value::Int(0), "{key}");
     }
     let [one, two] = moved;
-    format!(
-        "{}; the brokers moved {one} and {two} of 20000",
-        spread(late)
-    )
+    format!("{}; the brokers moved {one} and {two} of 20000", spread(late))
 }

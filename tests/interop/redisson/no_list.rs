@@ -55,14 +55,9 @@ pub fn beside(version: &'static str) -> String {
     // Without a broker Redisson delivers what is due when it starts.
     let due = due_of(&offer(&mut client, &["q", "500", "by Redisson"]));
     scene.stop_broker();
-    eventually("it is due", || {
-        (time_us(&mut scene.redis) / 1_000 > due).then_some(())
-    });
+    eventually("it is due", || (time_us(&mut scene.redis) / 1_000 > due).then_some(()));
     let jvm = scene.jvm();
     done(&mut jvm.client(), "HOLD q");
-    assert_eq!(
-        delivered(&mut scene.redis, "q", 2),
-        ["theirs", "by Redisson"]
-    );
+    assert_eq!(delivered(&mut scene.redis, "q", 2), ["theirs", "by Redisson"]);
     "refused twice; then both deliver".to_owned()
 }

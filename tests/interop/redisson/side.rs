@@ -141,9 +141,7 @@ impl Queue {
     pub fn poll(&mut self, count: usize) -> Vec<String> {
         // `poll(limit)` came with 3.11.6.
         if self.doer == Side::Broker || since(self.version, "3.11.6") {
-            return self
-                .by("POLLMANY", "DQ.POLL COUNT", &[&count.to_string()])
-                .texts();
+            return self.by("POLLMANY", "DQ.POLL COUNT", &[&count.to_string()]).texts();
         }
         let one = |_| self.redisson("POLL", &[]);
         let all = (0..count).map(one).take_while(|one| *one != Value::Null);
@@ -157,18 +155,13 @@ impl Queue {
         let field = |message: &Value, key| field_of(message, key).unwrap();
         let due = |message: &Value| field(message, "due").int() as u64;
         let messages = reply.elements().iter();
-        messages
-            .map(|message| (field(message, "payload").text(), due(message)))
-            .collect()
+        messages.map(|message| (field(message, "payload").text(), due(message))).collect()
     }
 
     /// What is delivered next must be this; what was due before it and came first fails here.
     pub fn delivers(&mut self, payload: &str) {
         let name = self.name.clone();
-        assert_eq!(
-            String::from_utf8_lossy(&take(&mut self.redis, &name).0),
-            payload
-        );
+        assert_eq!(String::from_utf8_lossy(&take(&mut self.redis, &name).0), payload);
     }
 
     /// The same, neither early nor late.

@@ -25,20 +25,12 @@ pub fn shared(version: &'static str) -> String {
     let mut scene = Scene::new(version, &[]);
     let old = scene.jvm_of(OLD);
     done(&mut old.client(), "HOLD q");
-    ask(
-        &mut old.client(),
-        &["OFFERMANY", "q", "200", "old", "2000", "4000"],
-    );
+    ask(&mut old.client(), &["OFFERMANY", "q", "200", "old", "2000", "4000"]);
     old.kill();
     let jvms = jvms(&scene, &[version]);
     let (mut offering, mut taking) = (jvms[0].client(), jvms[0].client());
     let reply = thread::scope(|scope| {
-        scope.spawn(|| {
-            ask(
-                &mut offering,
-                &["OFFERMANY", "q", "200", "new", "0", "3000"],
-            )
-        });
+        scope.spawn(|| ask(&mut offering, &["OFFERMANY", "q", "200", "new", "0", "3000"]));
         ask(&mut taking, &["TAKEALL", "q", "3000"])
     });
     // Redisson may have come upon an old member first: then it has delivered a second time what
@@ -48,15 +40,9 @@ pub fn shared(version: &'static str) -> String {
     came.dedup_by_key(|pair| pair[0].text());
     let doubled = reply.elements().len() / 2 - came.len();
     assert!(doubled == 0 || jvms[0].log().contains("data string too short"));
-    each_once(
-        &[Value::Array(came.concat())],
-        &[("old", EACH), ("new", EACH)],
-    );
+    each_once(&[Value::Array(came.concat())], &[("old", EACH), ("new", EACH)]);
     assert!(moved(&scene) <= (2 * EACH) as f64);
-    assert_eq!(
-        call(&mut scene.redis, &["EXISTS", LIST, ZSET]),
-        Value::Int(0)
-    );
+    assert_eq!(call(&mut scene.redis, &["EXISTS", LIST, ZSET]), Value::Int(0));
     format!("{doubled} of 400 came twice, by Redisson")
 }
 
@@ -74,9 +60,7 @@ pub fn poison(version: &'static str) -> String {
     }
     let due = info(&mut broker, "q", "next_due").int() as u64 + 2_000;
     scene.stop_broker();
-    eventually("all four are due", || {
-        (time_us(&mut scene.redis) > due * 1_000).then_some(())
-    });
+    eventually("all four are due", || (time_us(&mut scene.redis) > due * 1_000).then_some(()));
     done(&mut jvm.client(), "HOLD q");
     eventually("Redisson delivers them again", || {
         (call(&mut scene.redis, &["LLEN", "q"]).int() > 3).then_some(())
@@ -121,10 +105,7 @@ pub fn converted(version: &'static str) -> String {
             replies.push(take_all());
         }
         each_once(&replies, &[("old", 200)]);
-        assert_eq!(
-            call(&mut scene.redis, &["EXISTS", LIST, ZSET]),
-            Value::Int(0)
-        );
+        assert_eq!(call(&mut scene.redis, &["EXISTS", LIST, ZSET]), Value::Int(0));
     }
     "both ways".to_owned()
 }
@@ -144,9 +125,6 @@ pub fn retained(version: &'static str) -> String {
     delivered(&mut scene.redis, "q", 3);
     eventually("all are moved", || (moved(&scene) == 3.0).then_some(()));
     assert_eq!(sorted(list(&mut scene.redis, "q")), ["a", "b", "c"]);
-    assert_eq!(
-        call(&mut scene.redis, &["EXISTS", LIST, ZSET]),
-        Value::Int(0)
-    );
+    assert_eq!(call(&mut scene.redis, &["EXISTS", LIST, ZSET]), Value::Int(0));
     "3 of 3 delivered once".to_owned()
 }

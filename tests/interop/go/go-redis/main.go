@@ -110,6 +110,25 @@ func main() {
 	is(len(replies), 1000)
 	passed("pipeline")
 
+	// Of several queues, stored with one call, or not at all.
+	replies = must(broker.TxPipelined(ctx, func(transaction redis.Pipeliner) error {
+		transaction.Do(ctx, "DQ.OFFER", queue+":a", "1h", "first", "NAME", "one")
+		transaction.Do(ctx, "DQ.MOFFER", queue+":b", "1h", []byte(binary), "2h", "")
+		return nil
+	}))
+	id = must(replies[0].(*redis.Cmd).Text())
+	ids = must(replies[1].(*redis.Cmd).StringSlice())
+	is(must(broker.Do(ctx, "DQ.CANCEL", queue+":a", id).Int()), 1)
+	is(must(broker.Do(ctx, "DQ.CANCEL", queue+":b", ids[0], ids[1]).Int()), 2)
+	_, err = broker.TxPipelined(ctx, func(transaction redis.Pipeliner) error {
+		transaction.Do(ctx, "DQ.OFFER", queue+":a", "1h", "good")
+		transaction.Do(ctx, "DQ.OFFER", queue+":a", "soon", "bad")
+		return nil
+	})
+	is(err != nil && strings.HasPrefix(err.Error(), "EXECABORT "), true)
+	is(must(broker.Do(ctx, "DQ.SIZE", queue+":a").Int()), 0)
+	passed("transaction")
+
 	must(broker.Do(ctx, "DQ.OFFER", queue, "20ms", []byte(binary)).Text())
 	taken, err := backing.BLPop(ctx, 10*time.Second, queue).Result()
 	is(err, nil)
@@ -119,7 +138,11 @@ func main() {
 	id = must(broker.Do(ctx, "DQ.OFFER", queue, "1h", large).Text())
 	is(fields(must(broker.Do(ctx, "DQ.GET", queue, id).Result()))["payload"] == large, true)
 	is(must(broker.Do(ctx, "DQ.FIRE", queue, id).Int()), 1)
-	is(must(backing.BLPop(ctx, 10*time.Second, queue).Result())[1] == large, true)
+	work, err := backing.BLMove(ctx, queue, queue+":working", "LEFT", "RIGHT", 10*time.Second).Result()
+	is(err, nil)
+	is(work == large, true)
+	backing.LRem(ctx, queue+":working", 1, work)
+	is(must(backing.Exists(ctx, queue+":working").Result()), int64(0))
 	passed("large")
 
 	fifty := options()

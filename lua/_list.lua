@@ -1,0 +1,265 @@
+-- Finds members in the order list and takes them off.
+-- Keeps: only exact members go, whatever the order of the list; that of our ids only says where to
+-- look. Work is counted in elements that LREM passes, which compares each in 20 to 25 ns and copies
+-- none: 10 to 20 ms in the middle of a million. LINDEX and LSET skip whole nodes: 18 us there. What
+-- is read into Lua costs 0.4 us an element and 1 to 3 ms a MiB, so it is read by small pages, and
+-- by one where it is large.
+
+List.struck = 'delay_broker: struck out' -- no member: neither format has this length
+List.long = 1000 -- elements: below it LREM is cheaper than to look
+List.reading_max = 400000 -- what is read at a time, as elements passed: 10 ms
+List.marking = 100 -- what it costs to mark an element, as elements passed
+List.page_max = 16 -- elements: nobody knows how large they are before
+
+-- What it costs to read so many elements with so many bytes.
+function List.reading(count, bytes)
+  return 10 * count + bytes / 20
+end
+
+-- Reads the elements first..last, from the end where `back`, and gives each with its index to
+-- `seen`, until that says true or all cost `most`, with what `seen` says that it cost. Returns
+-- first and last of what it did not come to, and the cost.
+function List.each(list, first, last, back, most, seen)
+  local size, cost = 4, 0
+  while first <= last and cost < most do
+    size = math.min(size, last - first + 1)
+    local from = back and last - size + 1 or first
+    local page = redis.call('LRANGE', list, from, from + size - 1)
+    if #page == 0 then return first, first - 1, cost end
+    local bytes, largest = 0, 1
+    for i = back and #page or 1, back and 1 or #page, back and -1 or 1 do
+      local element = page[i]
+      local its = #element
+      bytes = bytes + its
+      if its > largest then largest = its end
+      local said = seen(element, from + i - 1)
+      if said == true then return first, first - 1, cost end
+      if said then cost = cost + said end
+    end
+    cost = cost + List.reading(#page, bytes)
+    if back then last = from - 1 else first = from + size end
+    size = math.max(1, math.min(List.page_max, 2 * size, math.floor(65536 / largest)))
+  end
+  return first, last, cost
+end
+
+-- How far the member's id is from `base` (two halves of an id), nil if it has no id of ours. Exact
+-- while the two are less than 24 days apart: a double has 53 bits.
+local function ordinal(member, base)
+  local at = string.byte(member, 1) == 8 and #member >= 17 and 2 or 1
+  if at == 1 and #member < 16 then return end
+  local high, low = struct.unpack('>I4I4', member, at)
+  if not base then return { high, low } end
+  return (high - base[1]) * 4294967296 + low - base[2]
+end
+
+-- What LINDEX and LSET cost: they walk nodes from the nearer end.
+function List.reach(at, length)
+  return 40 + 0.0015 * math.min(at, length - at)
+end
+
+-- Ids of the first and the last element, where ids grow through the list as some of them show:
+-- those of others are in no order. Nil where they do not, or elements are large.
+local function in_order(list, length)
+  local base, before, bytes, back, cost = nil, nil, 0, 0, 0
+  for i = 0, 8 do
+    local at = math.floor((length - 1) * i / 8)
+    local element = redis.call('LINDEX', list, at)
+    bytes, cost = bytes + #element, cost + List.reach(at, length) + #element / 20
+    base = base or ordinal(element)
+    local its = base and ordinal(element, base)
+    if before and its and its < before then back = back + 1 end
+    -- Ids of several brokers are almost in order.
+    if not its or back > 1 or bytes > 262144 then return nil, nil, cost end
+    before = its
+  end
+  return base, before, cost
+end
+
+-- Elements between two ids that are one apart, as seen last: less than one where some are gone.
+local density = 1
+
+-- The index of the member whose id is at `mine`, by the ids around it, or nil; and the cost.
+-- Guessed from those at both ends, since offers come at some rate, and within one of their bursts
+-- from the last one seen; every third time by halving, which is enough for 33 million elements.
+local function locate(list, length, member, mine, base, low, low_is, high, high_is)
+  local at, seen, seen_is, steps, cost = nil, nil, nil, 0, 0
+  for probe = 1, 75 do
+    if low > high then return nil, cost end
+    if not at or at < low or at > high then
+      local share = 0.5
+      if probe % 3 ~= 0 and high_is > low_is then
+        share = math.max(0, math.min(1, (mine - low_is) / (high_is - low_is)))
+      end
+      at = low + math.floor((high - low) * share + 0.5)
+    end
+    local found = redis.call('LINDEX', list, at)
+    cost = cost + List.reach(at, length) + #found / 20
+    if found == member then
+      if seen then
+        density = math.max(0.01, 0.8 * density + 0.2 * (at - seen) / (mine - seen_is))
+      end
+      return at, cost
+    end
+    local its = ordinal(found, base)
+    if not its then return nil, cost end
+    if its < mine then
+      low, low_is = at + 1, its
+    else
+      high, high_is = at - 1, its
+    end
+    -- Ids of one millisecond count through.
+    if steps < 4 and its ~= mine and math.abs(mine - its) < 4096 then
+      seen, seen_is, steps = at, its, steps + 1
+      local step = math.floor((mine - its) * density + 0.5)
+      at = at + (step ~= 0 and step or mine > its and 1 or -1)
+    else
+      at = nil
+    end
+  end
+  return nil, cost
+end
+
+-- Adds the index of each member that the order of ids finds to `places`, while this costs no more
+-- than `most`. Returns the cost.
+local function locate_all(list, length, members, places, most)
+  local base, last, cost = in_order(list, length)
+  if not base then return cost end
+  local order, by_order = {}, {}
+  for i = 1, #members do
+    local mine = ordinal(members[i], base)
+    if mine and not by_order[mine] then
+      order[#order + 1] = mine
+      by_order[mine] = members[i]
+    end
+  end
+  table.sort(order)
+  local low, low_is, found = 0, 0, 0
+  for i = 1, #order do
+    -- A list of others' ids is not worth more than some tries.
+    if cost > most or (found == 0 and i > 8) then break end
+    local member = by_order[order[i]]
+    local at, its = locate(list, length, member, order[i], base, low, low_is, length - 1, last)
+    cost = cost + its
+    if at then
+      places[member], found = at, found + 1
+      low, low_is = at + 1, order[i]
+    end
+  end
+  return cost
+end
+
+-- Adds the index of each member that reading the list shows to `places`; false of those that are
+-- not there, where it came to the end. Returns the cost.
+local function scan(list, length, members, places)
+  local wanted, left = {}, #members
+  for i = 1, left do wanted[members[i]] = true end
+  local first, last, cost = List.each(list, 0, length - 1, false, 2 * List.reading_max,
+    function(element, at)
+      if wanted[element] then
+        wanted[element] = nil
+        places[element] = at
+        left = left - 1
+        return left == 0
+      end
+    end)
+  if left > 0 and first > last then
+    for member in pairs(wanted) do places[member] = false end
+  end
+  return cost
+end
+
+-- Looks for members in the list, as far as that costs less than LREM, which looks by itself:
+-- { member -> index, or false where it is not in the list }; and the cost of what was looked for by
+-- ids, which may be at most `most`, and of reading the list, at most `read_max`. `size`: bytes that
+-- an element may have
+function List.locate(list, length, members, size, most, read_max)
+  local places = {}
+  if length < (#members < 4 and 10 * List.long or List.long) then return places, 0, 0 end
+  local all = List.reading(length, length * size)
+  local worth = #members * length / 2
+  local readable = all <= read_max and all < worth
+  -- To read the list is cheaper than to locate, where a good part of it goes.
+  local located, rest = 0, members
+  if not readable or 25 * #members < length then
+    located, rest = locate_all(list, length, members, places, most), {}
+    for i = 1, #members do
+      if places[members[i]] == nil then rest[#rest + 1] = members[i] end
+    end
+  end
+  if not readable or all > #rest * length / 2 then return places, located, 0 end
+  return places, located, scan(list, length, rest, places)
+end
+
+-- Takes what stands at these places off the list, { index, member, index, member... }: marked and
+-- in one pass, or each from its nearer end. Returns the elements passed, and how many of them for
+-- all.
+function List.take_off(list, length, places)
+  local walk, from, to = 0, length, 0
+  for i = 1, #places, 2 do
+    local at = places[i]
+    walk = walk + math.min(at, length - at)
+    from, to = math.min(from, at), math.max(to, at)
+  end
+  local count = #places / 2
+  local near_tail = length - from < to
+  local pass = near_tail and length - from or to
+  if walk <= pass + List.marking * count then
+    for i = 1, #places, 2 do
+      redis.call('LREM', list, places[i] > length / 2 and -1 or 1, places[i + 1])
+    end
+    return walk, 0
+  end
+  for i = 1, #places, 2 do redis.call('LSET', list, places[i], List.struck) end
+  redis.call('LREM', list, near_tail and -count or count, List.struck)
+  return pass + List.marking * count, pass
+end
+
+-- Takes one copy of each member off the list by LREM, from the end that its id is nearer to.
+-- Returns the elements passed, about; 0 where they are few.
+function List.remove_each(list, members)
+  local length = redis.call('LLEN', list)
+  local base, last
+  if #members > 0 and length >= List.long then
+    base = ordinal(redis.call('LINDEX', list, 0))
+    last = base and ordinal(redis.call('LINDEX', list, -1), base)
+  end
+  for i = 1, #members do
+    local mine = last and ordinal(members[i], base)
+    local near_tail = mine and last - mine < mine
+    redis.call('LREM', list, near_tail and -1 or 1, members[i])
+  end
+  return length < List.long and 0 or #members * length / 2
+end
+
+-- What is to be done to take one copy of each member off the list: of the first `count` of them,
+-- so that those that only LREM finds cost about `most` elements passed; one goes whatever it costs.
+-- Writes nothing.
+function List.plan(list, members, most)
+  local length, bytes = redis.call('LLEN', list), 0
+  for i = 1, #members do bytes = bytes + #members[i] end
+  local places = List.locate(list, length, members, bytes / math.max(#members, 1), math.huge,
+    List.reading_max)
+  local planned = { count = #members, length = length, found = {}, missing = {} }
+  for i = 1, #members do
+    local at = places[members[i]]
+    if at then
+      planned.found[#planned.found + 1] = at
+      planned.found[#planned.found + 1] = members[i]
+    elseif at == nil then
+      most = most - length / 2
+      if most < 0 and i > 1 then
+        planned.count = i - 1
+        break
+      end
+      planned.missing[#planned.missing + 1] = members[i]
+    end
+  end
+  return planned
+end
+
+-- Takes off what was planned.
+function List.strike(list, planned)
+  if #planned.found > 0 then List.take_off(list, planned.length, planned.found) end
+  List.remove_each(list, planned.missing)
+end

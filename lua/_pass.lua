@@ -1,0 +1,185 @@
+-- One pass over a long order list for many messages, in parts, each in a transfer of its own: what
+-- is due by its beginning leaves the list, and is delivered after it.
+-- Keeps: the pass goes from the end to the front, so that whatever others take out meanwhile moves
+-- nothing past it; what others append meanwhile is looked at before each delivery.
+
+local part_max = 300000 -- of a script, as elements passed: 8 ms
+Pass.due_max = 4000 -- messages of one pass; more where they share the last one's score
+local appended_max = 10000 -- elements that are looked at in one script
+local marker_size = 24 -- bytes of a member: its id and more
+
+local function marker(element)
+  return string.sub(element, 1, marker_size)
+end
+
+-- `count` entries of the list were looked at. With the first bytes of the last one, and of some
+-- before it, ever further apart: others may take out any of them.
+local function looked_at(record, list, count)
+  local noted, at, step = { count }, count - 1, 1
+  while at >= 0 and #noted <= 12 do
+    noted[#noted + 1] = marker(redis.call('LINDEX', list, at))
+    at, step = at - step, 2 * step
+  end
+  redis.call('HDEL', record, 'unlisted_tail')
+  redis.call('HSET', record, 'unlisted_tail', cmsgpack.pack(noted))
+end
+
+-- How many entries of the list were looked at, by what is noted; nil where none of the noted ones
+-- is left.
+local function known(list, length, noted)
+  local readable, all = pcall(cmsgpack.unpack, noted or '')
+  local count = readable and type(all) == 'table' and tonumber(all[1])
+  if not count or count ~= count then return end
+  if count < 1 then return 0 end
+  local markers, found = {}, nil
+  for i = 2, #all do markers[all[i]] = true end
+  count = math.min(count, length)
+  local first, last = math.max(0, count - 3000), count - 1
+  List.each(list, first, last, true, math.huge, function(element, at)
+    if markers[marker(element)] then found = at + 1 end
+    return found ~= nil
+  end)
+  return found or (length == 0 and 0) or nil
+end
+
+-- Whether an entry is to leave the list: not pending, or with a score up to `score` but not up to
+-- `after`; and what it cost to see.
+local function goes(timeout, element, score, after)
+  local its = tonumber(redis.call('ZSCORE', timeout, element) or nil)
+  return not its or (its <= score and not (after and its <= after)), 40
+end
+
+-- Notes that what is due until `score` is to leave the list, which has `length` entries, or that
+-- the list is empty now.
+function Pass.begin(record, list, score, length)
+  Unlisted.forget(record)
+  redis.call('HSET', record, 'unlisted_until', score)
+  if length > 0 then redis.call('HSET', record, 'unlisted_from', length) end
+  looked_at(record, list, length)
+end
+
+-- Takes off what was appended and is to leave the list. Returns true when all that was appended was
+-- looked at, nil where that cannot be known; and the cost.
+local function look_behind(timeout, list, record, score, after, noted)
+  local length = redis.call('LLEN', list)
+  local count = known(list, length, noted)
+  if not count then return nil, 0 end
+  if count == length then return true, 0 end
+  local off, last = {}, math.min(length, count + appended_max) - 1
+  local first, _, cost = List.each(list, count, last, false, part_max, function(element, at)
+    local leaves, its_cost = goes(timeout, element, score, after)
+    if leaves then
+      off[#off + 1] = at
+      off[#off + 1] = element
+    end
+    return its_cost
+  end)
+  if #off > 0 then cost = cost + List.take_off(list, length, off) end
+  looked_at(record, list, first - #off / 2)
+  return first == length, cost
+end
+
+-- The first `count` members as a set, and the cost; nil where they are too many or too large.
+local function first_members(timeout, count)
+  local members, bytes, from, size = {}, 0, 0, 1
+  while from < count do
+    if count > 2 * Pass.due_max or bytes > 1048576 then return nil, 0 end
+    local page = redis.call('ZRANGE', timeout, from, math.min(from + size, count) - 1)
+    for i = 1, #page do
+      members[page[i]] = true
+      bytes = bytes + #page[i]
+    end
+    from, size = from + size, math.min(2 * size, List.page_max)
+  end
+  return members, List.reading(count, bytes)
+end
+
+-- What a pass costs in all, of a list that costs `all` to read: each part walks to its place too.
+function Pass.cost(length, all)
+  return all * part_max / math.max(part_max - length / 4, part_max / 4)
+end
+
+-- One part of the pass, from the entry before `from` to the front: all behind was looked at.
+-- `count` members are due. Returns the cost.
+local function pass_on(timeout, list, record, score, count, from)
+  local length, off = redis.call('LLEN', list), {}
+  from = math.min(from, length)
+  local members, cost = first_members(timeout, count)
+  cost = cost + math.min(from, length - from)
+  local most = math.max(part_max - cost, part_max / 4)
+  local _, last, reading_cost = List.each(list, 0, from - 1, true, most, function(element, at)
+    local its_cost = 0
+    local leaves = members and members[element]
+    if not members then leaves, its_cost = goes(timeout, element, score) end
+    if leaves then
+      off[#off + 1] = at
+      off[#off + 1] = element
+      its_cost = its_cost + List.marking
+    end
+    return its_cost
+  end)
+  redis.call('HDEL', record, 'unlisted_from')
+  if last >= 0 then redis.call('HSET', record, 'unlisted_from', last + 1) end
+  if #off > 0 then
+    cost = cost + List.take_off(list, length, off)
+    looked_at(record, list, length - #off / 2)
+  end
+  return cost + reading_cost
+end
+
+-- Lists again some of what has left the list, in due order; all of one score at once, so that a
+-- score says how far it came. Returns the cost.
+local function list_some(timeout, list, record, count, after)
+  local from = after and redis.call('ZCOUNT', timeout, '-inf', after) or 0
+  local last_score, size, cost, upto = nil, 1, 0, count
+  while from < upto do
+    local found = redis.call('ZRANGE', timeout, from, math.min(from + size, upto) - 1, 'WITHSCORES')
+    if #found == 0 then break end
+    local members = {}
+    for i = 1, #found, 2 do
+      members[#members + 1] = found[i]
+      cost = cost + List.reading(2, #found[i])
+    end
+    last_score = found[#found]
+    if from == 0 then redis.call('HDEL', record, 'unlisted_after') end
+    redis.call('RPUSH', list, unpack(members))
+    from, size = from + #members, math.min(2 * size, List.page_max)
+    if cost > part_max / 2 then
+      upto = math.min(upto, redis.call('ZCOUNT', timeout, '-inf', last_score))
+    end
+  end
+  if from >= count then
+    Unlisted.forget(record)
+  else
+    redis.call('HSET', record, 'unlisted_after', last_score)
+    looked_at(record, list, redis.call('LLEN', list))
+  end
+  return cost
+end
+
+-- What the record says, and the next part of the work that follows from it. Returns
+-- how many of the first members have left the list; whether that work was enough for one call;
+-- and the cost. What is paused is listed again.
+function Pass.go_on(timeout, list, queue, paused)
+  local record, score = queue.key, Unlisted.score(queue.unlisted_until)
+  local from, after = Unlisted.score(queue.unlisted_from), Unlisted.score(queue.unlisted_after)
+  local text = score and string.format('%.17g', score)
+  local count = score and redis.call('ZCOUNT', timeout, '-inf', text) or 0
+  local damaged = (queue.unlisted_from and not from) or (queue.unlisted_after and not after)
+  local seen, cost = nil, 0
+  if count > 0 and not damaged then
+    seen, cost = look_behind(timeout, list, record, score, after, queue.unlisted_tail)
+  end
+  if seen == nil then
+    Unlisted.forget(record)
+    return 0, false, cost
+  elseif not seen then
+    return 0, true, cost
+  elseif from then
+    return 0, true, cost + pass_on(timeout, list, record, score, count, math.floor(from))
+  elseif paused or after then
+    after = after and string.format('%.17g', after)
+    return 0, true, cost + list_some(timeout, list, record, count, after)
+  end
+  return count, false, cost
+end

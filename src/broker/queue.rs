@@ -1,0 +1,278 @@
+//! One queue: the handle that commands and other doors get from [`Broker::queue`].
+//!
+//! Each method is one call of the store (which knows the node of the queue), its count for the
+//! metrics, and the hint to the scheduler where the head became earlier.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::broker::{Broker, cursor, overdue_ms};
+use crate::domain::queue::{Due, Format, Message, MessageId, MessageRef, QueueName};
+use crate::metrics::{QueueMetrics, QueueSnapshot, WakeCause};
+use crate::scheduler::queue_loop::moment;
+use crate::store::convert::Converted;
+use crate::store::cursor::Cursor;
+use crate::store::keys::{self, QueueKeys};
+use crate::store::{StoreError, member};
+
+/// Bytes of a reply around its messages.
+const REPLY_HEAD: usize = 64;
+
+/// What DQ.INFO shows: Redis's state now, and this broker's counts since its start.
+#[derive(Clone, Debug, Default)]
+pub struct QueueInfo {
+    /// It has messages or had them not long ago, or is configured.
+    pub known: bool,
+    pub pending: u64,
+    /// -1: the destination holds another type.
+    pub ready: i64,
+    pub next_due: Option<String>,
+    /// How long the head has been due, if it is.
+    pub oldest_overdue_ms: u64,
+    pub listed: u64,
+    /// -1: the key holds another type; and so `named`.
+    pub quarantined: i64,
+    pub named: i64,
+    /// Keys of the queue that hold another type; the broker does without them.
+    pub trouble: Option<Bytes>,
+    /// Unix ms, -1 = until resumed.
+    pub paused_until: Option<i64>,
+    /// All queues are.
+    pub paused_all: bool,
+    pub layout: String,
+    pub format: String,
+    pub ttl_ms: Option<u64>,
+    /// Unix ms of the broker's start.
+    pub since: u64,
+    /// The metrics' label that the counts are of: the queue's name, or `other`.
+    pub label: String,
+    pub counts: QueueSnapshot,
+}
+
+pub struct Queue<'a> {
+    broker: &'a Broker,
+    name: &'a QueueName,
+}
+
+impl Broker {
+    /// The handle of one queue, which need not exist yet.
+    pub fn queue<'a>(&'a self, name: &'a QueueName) -> Queue<'a> {
+        Queue { broker: self, name }
+    }
+
+    /// The bytes of a member that a reply can hold: more would disconnect the client that asked, or
+    /// take the memory of others. The bytes of a member beside its payload are more than those that
+    /// a reply puts around each, but for its own head.
+    fn message_bytes_max(&self) -> usize {
+        let config = self.config.borrow();
+        let limits = &config.limits;
+        let reply = limits.reply_bytes_max.max(limits.payload_bytes_max) + member::OVERHEAD;
+        reply.min(config.server.output_bytes_max.saturating_sub(REPLY_HEAD))
+    }
+}
+
+impl Queue<'_> {
+    fn keys(&self) -> QueueKeys {
+        QueueKeys::new(self.name.as_bytes())
+    }
+
+    /// Its series of the metrics; made now if there is none, so only where something is counted.
+    fn metrics(&self) -> Arc<QueueMetrics> {
+        self.broker.metrics.queue(self.name.as_bytes())
+    }
+
+    /// Its state in Redis, and the counts of this broker.
+    pub async fn info(&self) -> Result<QueueInfo, StoreError> {
+        let (broker, name) = (self.broker, self.name.as_bytes());
+        let known = broker.host.head(&keys::suffix_of(name));
+        let state = broker.store.info(self.name, known).await?;
+        let (label, counts) = broker.metrics.shown(name);
+        let now_ms = state.now_us / 1_000;
+        let quarantined = state.quarantined.unsigned_abs();
+        let holds = [state.pending, state.listed, quarantined];
+        let configured = &broker.config().queues;
+        // A queue that has nothing but a pause is served until that ends.
+        let serves = broker.host.serves(self.keys().suffix_bytes());
+        let known = serves && state.paused_until.is_none()
+            || holds.iter().any(|count| *count > 0)
+            || state.ready > 0
+            || configured.iter().any(|known| known.name.as_bytes() == name);
+        Ok(QueueInfo {
+            known,
+            pending: state.pending,
+            ready: state.ready,
+            oldest_overdue_ms: overdue_ms(&state.next_due, now_ms),
+            next_due: (!state.next_due.is_empty()).then_some(state.next_due),
+            listed: state.listed,
+            quarantined: state.quarantined,
+            named: state.named,
+            trouble: state.trouble,
+            paused_until: state.paused_until,
+            paused_all: state.paused_all,
+            layout: state.layout,
+            format: state.format,
+            ttl_ms: state.ttl_ms,
+            since: now_ms.saturating_sub(broker.started.elapsed().as_millis() as u64),
+            label,
+            counts,
+        })
+    }
+
+    pub async fn pause(&self, duration_ms: Option<u64>) -> Result<(), StoreError> {
+        self.broker.store.pause(self.name, duration_ms).await?;
+        // A queue that has nothing but this pause: it is looked at again when the pause ends, and
+        // then forgotten; else its record would stay.
+        let keys = self.keys();
+        if duration_ms.is_some() && self.broker.host.is_missing(keys.suffix_bytes()) {
+            self.broker.host.look(&keys, WakeCause::Offer);
+        }
+        Ok(())
+    }
+
+    pub async fn resume(&self) -> Result<(), StoreError> {
+        let was_paused = self.broker.store.resume(self.name).await?;
+        let keys = self.keys();
+        if was_paused || self.broker.host.serves(keys.suffix_bytes()) {
+            self.broker.host.look(&keys, WakeCause::Offer);
+        }
+        Ok(())
+    }
+
+    pub async fn remove(&self, payload: Bytes, count: u64) -> Result<u64, StoreError> {
+        let removed = self.broker.store.remove(self.name, &payload, count).await?;
+        if removed > 0 {
+            self.metrics().removed(removed);
+        }
+        Ok(removed)
+    }
+
+    pub async fn cancel(&self, messages: Vec<MessageRef>) -> Result<u64, StoreError> {
+        let cancelled = self.broker.store.cancel(self.name, &messages).await?;
+        if cancelled > 0 {
+            self.metrics().cancelled(cancelled);
+        }
+        Ok(cancelled)
+    }
+
+    pub async fn reschedule(
+        &self,
+        which: MessageRef,
+        due: Due,
+    ) -> Result<Option<MessageId>, StoreError> {
+        let Some((id, head)) = self.broker.store.reschedule(self.name, &which, due).await? else {
+            return Ok(None);
+        };
+        if head && let Some(due) = moment(&id.score) {
+            self.broker.host.hint(&self.keys(), due, WakeCause::Offer);
+        }
+        Ok(Some(id))
+    }
+
+    pub async fn fire(&self, messages: Vec<MessageRef>) -> Result<u64, StoreError> {
+        let fired = self.broker.store.fire(self.name, &messages).await?;
+        if fired.count > 0 {
+            self.broker.host.hint(&self.keys(), 0, WakeCause::Offer);
+        }
+        Ok(fired.count)
+    }
+
+    pub async fn get(&self, which: MessageRef) -> Result<Option<Message>, StoreError> {
+        let max = self.broker.message_bytes_max();
+        self.broker.store.get(self.name, &which, max).await
+    }
+
+    pub async fn size(&self) -> Result<u64, StoreError> {
+        self.broker.store.size(self.name).await
+    }
+
+    pub async fn peek(&self, count: usize) -> Result<Vec<Message>, StoreError> {
+        let (all, max) = (("-inf", "+inf"), self.broker.message_bytes_max());
+        let start = Cursor::default();
+        let page = self.broker.store.range(self.name, all, count as u64, max, &start);
+        Ok(page.await?.0)
+    }
+
+    /// A page from one score to another, and the cursor of the next, if there is one.
+    pub async fn range(
+        &self,
+        from: String,
+        to: String,
+        count: usize,
+        cursor: Option<Bytes>,
+    ) -> Result<(Option<Bytes>, Vec<Message>), StoreError> {
+        let cursor = match cursor {
+            None => Cursor::default(),
+            Some(text) => range_cursor(self.name, &text).ok_or(StoreError::BadCursor)?,
+        };
+        let (bounds, max) = ((from.as_str(), to.as_str()), self.broker.message_bytes_max());
+        let page = self.broker.store.range(self.name, bounds, count as u64, max, &cursor);
+        let (messages, next) = page.await?;
+        let next = (!next.is_end()).then(|| range_text(self.name, &next));
+        Ok((next, messages))
+    }
+
+    pub async fn contains(&self, payloads: Vec<Bytes>) -> Result<Vec<bool>, StoreError> {
+        self.broker.store.contains(self.name, &payloads).await
+    }
+
+    pub async fn poll(&self, count: usize) -> Result<Vec<Bytes>, StoreError> {
+        let max = self.broker.message_bytes_max();
+        let payloads = self.broker.store.poll(self.name, count as u64, max).await?;
+        if !payloads.is_empty() {
+            let taken = payloads.len() as u64;
+            self.metrics().removed(taken);
+        }
+        Ok(payloads)
+    }
+
+    pub async fn clear(&self) -> Result<u64, StoreError> {
+        let dropped = self.broker.store.clear(self.name).await?;
+        if dropped > 0 {
+            self.metrics().removed(dropped);
+        }
+        Ok(dropped)
+    }
+
+    pub async fn convert(&self, format: Option<Format>) -> Result<Converted, StoreError> {
+        self.broker.store.convert(self.name, format).await
+    }
+
+    // Quarantine.
+
+    pub async fn quarantine_list(&self, count: usize) -> Result<Vec<(String, Bytes)>, StoreError> {
+        let max = self.broker.message_bytes_max();
+        self.broker.store.quarantine_list(self.name, count as u64, max).await
+    }
+
+    pub async fn quarantine_restore(&self, members: Vec<Bytes>) -> Result<u64, StoreError> {
+        let restored = self.broker.store.quarantine_restore(self.name, members).await?;
+        if restored.head {
+            self.broker.host.look(&self.keys(), WakeCause::Offer);
+        }
+        Ok(restored.count)
+    }
+
+    pub async fn quarantine_drop(&self, members: Vec<Bytes>) -> Result<u64, StoreError> {
+        self.broker.store.quarantine_drop(self.name, members).await
+    }
+}
+
+/// The cursor of DQ.RANGE as text, sealed for this queue.
+fn range_text(queue: &QueueName, cursor: &Cursor) -> Bytes {
+    let Cursor { score, rank, mark, .. } = cursor;
+    let from = hex::encode(&cursor.from);
+    cursor::sealed(&[b"DQ.RANGE", queue.as_bytes()], &format!("{score}:{rank}:{mark}:{from}"))
+}
+
+fn range_cursor(queue: &QueueName, text: &[u8]) -> Option<Cursor> {
+    let text = cursor::opened(&[b"DQ.RANGE", queue.as_bytes()], text)?;
+    let mut parts = text.splitn(4, ':');
+    let (score, rank, mark, from) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    Some(Cursor {
+        score: score.to_owned(),
+        from: cursor::unhex(from)?,
+        rank: rank.parse().ok()?,
+        mark: mark.to_owned(),
+    })
+}

@@ -1,0 +1,104 @@
+//! The queues that this broker knows, in pages, with their state in Redis.
+
+use bytes::Bytes;
+
+use crate::broker::{Broker, cursor};
+use crate::scheduler::queue_loop::Moment;
+use crate::scheduler::queue_loop::moment;
+use crate::store::StoreError;
+use crate::store::delivery::Stats;
+use crate::store::keys;
+
+/// Known queues that DQ.QUEUES looks at in one step.
+const PAGE: usize = 500;
+/// To match a pattern takes its length times that of a name, at most; after so many steps others
+/// have their turn.
+const STEPS_MAX: usize = 1 << 20;
+
+/// A row of DQ.QUEUES.
+#[derive(Clone, Debug, Default)]
+pub struct QueueRow {
+    pub name: Bytes,
+    pub pending: u64,
+    /// -1: the destination holds another type.
+    pub ready: i64,
+    pub next_due: Option<String>,
+    /// How long the head has been due, if it is.
+    pub overdue_ms: u64,
+    /// By itself, or with all queues.
+    pub paused: bool,
+    pub quarantined: u64,
+}
+
+impl Broker {
+    /// A page of the queues that this broker knows, in the order of their keys, and the cursor of
+    /// the next, if there is one.
+    pub async fn queues(
+        &self,
+        pattern: Option<Bytes>,
+        cursor: Option<Bytes>,
+        count: usize,
+    ) -> Result<(Option<Bytes>, Vec<QueueRow>), StoreError> {
+        let opened = |cursor: &Bytes| cursor::unhex(cursor::opened(&[b"DQ.QUEUES"], cursor)?);
+        let mut after = match cursor {
+            None => Bytes::new(),
+            Some(cursor) => opened(&cursor).ok_or(StoreError::BadCursor)?,
+        };
+        let mut names = Vec::new();
+        let mut next = None;
+        // Bounded by one step through the queues that are known.
+        loop {
+            let page = self.host.page(&after, PAGE);
+            let Some((last, _)) = page.last() else { break };
+            after = last.clone();
+            let mut steps = 0;
+            for (suffix, name) in page {
+                let pattern = pattern.as_deref();
+                if pattern.is_none_or(|pattern| crate::domain::glob::matches(pattern, &name)) {
+                    names.push((suffix, name.clone()));
+                }
+                steps += pattern.map_or(0, |pattern| pattern.len() * name.len());
+                if steps >= STEPS_MAX {
+                    steps = 0;
+                    self.turns.next().await;
+                }
+            }
+            self.turns.next().await;
+            if names.len() > count {
+                names.truncate(count);
+                let sealed = |suffix| cursor::sealed(&[b"DQ.QUEUES"], &hex::encode(suffix));
+                next = names.last().map(|(suffix, _)| sealed(suffix));
+                break;
+            }
+        }
+        let names: Vec<Bytes> = names.into_iter().map(|(_, name)| name).collect();
+        let stats = self.store.stats(&self.with_heads(&names)).await?;
+        let row = |(name, stats): (Bytes, Stats)| QueueRow {
+            name,
+            pending: u64::try_from(stats.pending).unwrap_or(0),
+            ready: stats.ready,
+            overdue_ms: overdue_ms(&stats.next_due, stats.now_ms),
+            paused: stats.paused,
+            quarantined: u64::try_from(stats.quarantined).unwrap_or(0),
+            next_due: (!stats.next_due.is_empty()).then_some(stats.next_due),
+        };
+        Ok((next, names.into_iter().zip(stats).map(row).collect()))
+    }
+
+    /// How many queues are served.
+    pub fn queues_known(&self) -> usize {
+        self.host.len()
+    }
+
+    /// Each with the moment at which its head is due, as far as is known.
+    pub(super) fn with_heads(&self, names: &[Bytes]) -> Vec<(Bytes, Option<Moment>)> {
+        let head = |name: &Bytes| self.host.head(&keys::suffix_of(name));
+        names.iter().map(|name| (name.clone(), head(name))).collect()
+    }
+}
+
+/// How long a head has been due; 0 where its score is no time, since nobody knows then.
+pub(super) fn overdue_ms(next_due: &str, now_ms: u64) -> u64 {
+    let due = moment(next_due).filter(|due| *due > 0);
+    due.map_or(0, |due| now_ms.saturating_sub(due))
+}

@@ -1,0 +1,65 @@
+//! Bytes that come from a client or go to it, in memory that does not stay as large as it was once.
+
+use bytes::{Buf, BytesMut};
+
+/// Buffers that grew beyond this are given back when they are empty: what an idle connection holds
+/// is in no account.
+const KEPT_MAX: usize = 16 * 1024;
+
+#[derive(Default)]
+pub struct Buffer {
+    pub bytes: BytesMut,
+    /// How many bytes there have been at most since it was empty.
+    most: usize,
+}
+
+impl Buffer {
+    /// Drops the first bytes.
+    pub fn advance(&mut self, count: usize) {
+        self.most = self.most.max(self.bytes.len());
+        self.bytes.advance(count);
+    }
+
+    /// Gives back the memory that a large request or reply took, once it is empty.
+    pub fn shrink(&mut self) {
+        self.most = self.most.max(self.bytes.len());
+        if self.bytes.is_empty() {
+            if self.most > KEPT_MAX {
+                *self = Self::default();
+            }
+            self.most = 0;
+        }
+    }
+
+    /// Memory that it takes, about: bytes at its front that went leave no room behind.
+    pub fn held(&self) -> usize {
+        self.most.max(self.bytes.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes that come, bytes that go; what it holds then, and what it keeps when it is shrunk.
+    #[test]
+    fn memory() {
+        for (came, went, held, kept) in [
+            (0, 0, 0, false),
+            (KEPT_MAX, KEPT_MAX, KEPT_MAX, true),
+            (KEPT_MAX + 1, 1, KEPT_MAX + 1, true),
+            (KEPT_MAX + 1, KEPT_MAX + 1, KEPT_MAX + 1, false),
+        ] {
+            let mut buffer = Buffer::default();
+            buffer.bytes.resize(came, b'x');
+            buffer.advance(went);
+            assert_eq!(buffer.held(), held, "{came} - {went}");
+            buffer.shrink();
+            assert_eq!(buffer.bytes.len(), came - went);
+            assert_eq!(buffer.held(), if came == went { 0 } else { held }, "{came} - {went}");
+            // Room at its front is used again.
+            buffer.bytes.reserve(1);
+            assert_eq!(buffer.bytes.capacity() >= came.max(1) && came > 0, kept, "{came} - {went}");
+        }
+    }
+}

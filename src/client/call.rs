@@ -1,0 +1,70 @@
+//! A call to the store that a connection waits for, and how its reply is to be written and counted.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use futures_util::future::LocalBoxFuture;
+use tokio_util::sync::CancellationToken;
+
+use crate::command::{self, CommandIndex};
+use crate::peers::memory::{Memory, Permit};
+use crate::resp::{Protocol, Reply};
+
+/// A reply with so many bytes of payload is followed by a rest, as long as its call, but for this.
+const LARGE_REPLY: usize = 64 * 1024;
+const REST_MAX: Duration = Duration::from_millis(250);
+const NO_PERMIT: &str = "UNAVAILABLE replies that other clients have not taken yet use up \
+                         limits.buffers_bytes_max; retry, or raise it";
+
+pub struct Call {
+    pub reply: LocalBoxFuture<'static, (Reply, Option<Permit>)>,
+    pub protocol: Protocol,
+    pub index: CommandIndex,
+    /// Bytes that its arguments hold.
+    pub bytes: usize,
+    /// Of a command that may wait for something: cancelled when it has waited long enough.
+    pub enough: Option<CancellationToken>,
+}
+
+impl Call {
+    /// Its reply; never, if there is no call. Safe to cancel.
+    pub async fn answered(call: Option<&mut Self>) -> (Reply, Option<Permit>) {
+        match call {
+            Some(call) => (&mut call.reply).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// A command that waits for something has waited long enough.
+    pub fn stop_waiting(&self) {
+        if let Some(enough) = &self.enough {
+            enough.cancel();
+        }
+    }
+}
+
+/// A call whose reply may be large waits for a permit first, at most so long.
+pub fn with_permit(
+    reply: LocalBoxFuture<'static, Reply>,
+    index: CommandIndex,
+    memory: Rc<Memory>,
+    at_most: Duration,
+) -> LocalBoxFuture<'static, (Reply, Option<Permit>)> {
+    if !command::has_large_reply(index) {
+        return Box::pin(async move { (reply.await, None) });
+    }
+    Box::pin(async move {
+        let Some(permit) = memory.permit(at_most).await else {
+            return (Reply::Error(NO_PERMIT.into()), None);
+        };
+        let asked = Instant::now();
+        let reply = reply.await;
+        // A message that is too large for a reply was read to see that.
+        let too_big = matches!(&reply, Reply::Error(text) if text.starts_with("TOOBIG "));
+        if too_big || reply.payload_bytes() >= LARGE_REPLY {
+            // As after a long transfer: half of Redis's time is for others.
+            tokio::time::sleep(asked.elapsed().min(REST_MAX)).await;
+        }
+        (reply, Some(permit))
+    })
+}

@@ -1,0 +1,240 @@
+//! A connection between two ends of a pipe, on a broker whose Redis never comes.
+
+use std::cell::Cell;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::Notify;
+use tokio::task::{JoinHandle, yield_now};
+
+use super::*;
+use crate::config::Config;
+use crate::store::backend::Backend;
+
+const WITHIN: Duration = Duration::from_secs(20);
+/// What the pipe holds in each direction.
+const PIPE: usize = 4 * 1024;
+
+/// Runs a test on a broker without a Redis, within a time.
+fn with_broker(test: impl AsyncFnOnce(Rc<Broker>)) {
+    let mut builder = Builder::new_current_thread();
+    let runtime = builder.enable_all().build_local(LocalOptions::default()).unwrap();
+    runtime.block_on(async {
+        let backend = Backend::unix(PathBuf::from("/nonexistent/redis.sock"), String::new());
+        let broker = Broker::start(Config::with(&[]).unwrap(), backend).unwrap();
+        tokio::time::timeout(WITHIN, test(broker)).await.unwrap();
+    });
+}
+
+/// Waits for what other tasks do.
+async fn until_it_is(mut so: impl FnMut() -> bool) {
+    while !so() {
+        yield_now().await;
+    }
+}
+
+/// The client's end of a connection, and what runs the other one.
+struct Peer {
+    pipe: DuplexStream,
+    stop: CancellationToken,
+    served: JoinHandle<()>,
+}
+
+impl Peer {
+    /// A connection that has met these commands.
+    fn new(broker: &Rc<Broker>, commands: Vec<Run>) -> Self {
+        let from = "1.2.3.4:5".parse().unwrap();
+        let registered = broker.clients.register(from, String::new(), Instant::now());
+        let mut connection = Connection::new(
+            broker.clone(),
+            Rc::new(Counts::new(&broker.metrics)),
+            Rc::new(RefCell::new(Settings::new(&broker.config()))),
+            broker.memory.share(),
+            registered,
+        );
+        for run in commands {
+            connection.go_on(None, run);
+        }
+        let (pipe, stream) = duplex(PIPE);
+        let stop = CancellationToken::new();
+        let served = tokio::task::spawn_local(connection.run(stream, stop.clone()));
+        Self { pipe, stop, served }
+    }
+
+    async fn gets(&mut self, expected: &str) {
+        let mut got = vec![0; expected.len()];
+        self.pipe.read_exact(&mut got).await.unwrap();
+        assert_eq!(String::from_utf8(got).unwrap(), expected);
+    }
+
+    /// Gets nothing more, and the connection ends.
+    async fn gets_end(mut self) {
+        let mut rest = Vec::new();
+        self.pipe.read_to_end(&mut rest).await.unwrap();
+        assert_eq!(rest.escape_ascii().to_string(), "");
+        self.served.await.unwrap();
+    }
+
+    /// Leaves; gives what still runs for it.
+    fn leaves(self) -> JoinHandle<()> {
+        self.served
+    }
+}
+
+/// A command that waits at a queue, and answers why it waits no longer.
+fn waits_at(broker: &Rc<Broker>, queue: &'static str, at_most: Option<Duration>) -> Run {
+    let enough = CancellationToken::new();
+    let (broker, told) = (broker.clone(), enough.clone());
+    let reply = async move {
+        let waited = broker.wait_at(vec![queue.into()], at_most, &told).await;
+        Reply::Simple(format!("{waited:?}").into())
+    };
+    Run::Parked(Box::pin(reply), enough)
+}
+
+fn pong() -> Run {
+    Run::Ready(Reply::Simple("PONG".into()))
+}
+
+#[test]
+fn a_command_that_waits_is_answered_between_what_is_before_and_behind_it() {
+    with_broker(async |broker| {
+        let mut peer = Peer::new(&broker, vec![pong(), waits_at(&broker, "q", None)]);
+        peer.pipe.write_all(b"ECHO 1\r\nECHO 2\r\n").await.unwrap();
+        peer.gets("+PONG\r\n").await;
+        until_it_is(|| broker.waiting() == 1).await;
+        broker.wake(b"another", 1);
+        broker.wake(b"q", 1);
+        peer.gets("+Woken\r\n$1\r\n1\r\n$1\r\n2\r\n").await;
+        assert_eq!(broker.waiting(), 0);
+    });
+}
+
+#[test]
+fn it_waits_until_its_deadline_the_stop_or_the_end_of_what_the_client_says() {
+    with_broker(async |broker| {
+        let waits = |at_most| vec![waits_at(&broker, "q", at_most)];
+        let mut elapses = Peer::new(&broker, waits(Some(Duration::from_millis(1))));
+        elapses.gets("+Elapsed\r\n").await;
+        let mut stopped = Peer::new(&broker, waits(None));
+        until_it_is(|| broker.waiting() == 1).await;
+        stopped.stop.cancel();
+        stopped.gets("+Enough\r\n").await;
+        stopped.gets_end().await;
+        let mut silent = Peer::new(&broker, waits(None));
+        until_it_is(|| broker.waiting() == 1).await;
+        silent.pipe.shutdown().await.unwrap();
+        silent.gets("+Enough\r\n").await;
+        silent.gets_end().await;
+        // One that comes to the stop is not begun to wait for.
+        let mut late = Peer::new(&broker, waits(None));
+        late.stop.cancel();
+        late.gets("+Enough\r\n").await;
+        late.gets_end().await;
+    });
+}
+
+#[test]
+fn whoever_leaves_or_is_killed_is_out_of_line_and_the_next_is_woken() {
+    with_broker(async |broker| {
+        let peer = || Peer::new(&broker, vec![waits_at(&broker, "q", None)]);
+        let (killed, left, mut last) = (peer(), peer(), peer());
+        until_it_is(|| broker.waiting() == 3).await;
+        // Woken, and gone before it takes anything: the next is woken, and is gone too.
+        broker.clients.list().iter().take(2).for_each(|client| client.kill());
+        broker.wake(b"q", 1);
+        killed.served.await.unwrap();
+        left.served.await.unwrap();
+        last.gets("+Woken\r\n").await;
+        assert_eq!(broker.clients.len(), 1);
+        let gone = peer();
+        until_it_is(|| broker.waiting() == 1).await;
+        gone.leaves().await.unwrap();
+        assert_eq!(broker.waiting(), 0);
+    });
+}
+
+#[test]
+fn what_is_behind_a_command_that_waits_stays_bounded() {
+    const COUNT: usize = 100_000;
+    with_broker(async |broker| {
+        let peer = Peer::new(&broker, vec![waits_at(&broker, "q", None)]);
+        let (mut from, mut to) = tokio::io::split(peer.pipe);
+        let sent = Rc::new(Cell::new(0));
+        let sending = {
+            let sent = sent.clone();
+            tokio::task::spawn_local(async move {
+                for _ in 0..COUNT {
+                    to.write_all(b"PING\r\n").await.unwrap();
+                    sent.set(sent.get() + 6);
+                }
+                to
+            })
+        };
+        until_it_is(|| broker.waiting() == 1 && sent.get() >= READ_AHEAD).await;
+        for _ in 0..1_000 {
+            yield_now().await;
+        }
+        let taken = sent.get();
+        assert!(taken <= READ_AHEAD + READ_MAX + PIPE, "{taken} bytes were taken");
+        assert!(broker.memory.used_and_limit().0 <= taken, "they are counted");
+        broker.wake(b"q", 1);
+        let mut got = vec![0; "+Woken\r\n".len() + COUNT * "+PONG\r\n".len()];
+        from.read_exact(&mut got).await.unwrap();
+        assert!(got.starts_with(b"+Woken\r\n+PONG\r\n"));
+        sending.await.unwrap();
+    });
+}
+
+#[test]
+fn a_call_goes_on_when_its_client_has_left_and_nothing_else_of_it_stays() {
+    with_broker(async |broker| {
+        let (answer, done) = (Rc::new(Notify::new()), Rc::new(Cell::new(false)));
+        let call = {
+            let (answer, done) = (answer.clone(), done.clone());
+            Run::Later(Box::pin(async move {
+                answer.notified().await;
+                done.set(true);
+                Reply::Ok
+            }))
+        };
+        let mut peer = Peer::new(&broker, vec![call]);
+        // Much of a command that will never be whole.
+        let unfinished = format!("*1\r\n$60000\r\n{}", "x".repeat(10_000));
+        peer.pipe.write_all(unfinished.as_bytes()).await.unwrap();
+        until_it_is(|| broker.memory.used_and_limit().0 >= 10_000).await;
+        let client = broker.clients.list().remove(0);
+        client.kill();
+        let runs = peer.leaves();
+        until_it_is(|| broker.clients.is_empty()).await;
+        assert_eq!((broker.clients.left(), broker.memory.used_and_limit().0), (1, 0));
+        assert!(!runs.is_finished() && !done.get());
+        answer.notify_one();
+        runs.await.unwrap();
+        assert!(done.get() && broker.clients.left() == 0);
+    });
+}
+
+#[test]
+fn one_that_has_said_everything_is_off_the_list_and_still_hears_its_answer() {
+    with_broker(async |broker| {
+        let answer = Rc::new(Notify::new());
+        let call = {
+            let answer = answer.clone();
+            Run::Later(Box::pin(async move {
+                answer.notified().await;
+                Reply::Ok
+            }))
+        };
+        let mut peer = Peer::new(&broker, vec![call]);
+        peer.pipe.write_all(b"PING\r\n").await.unwrap();
+        peer.pipe.shutdown().await.unwrap();
+        until_it_is(|| broker.clients.is_empty()).await;
+        answer.notify_one();
+        peer.gets("+OK\r\n+PONG\r\n").await;
+        peer.gets_end().await;
+        assert_eq!(broker.clients.left(), 0);
+    });
+}

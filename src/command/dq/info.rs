@@ -1,0 +1,102 @@
+//! `DQ.INFO queue`: the state of a queue in Redis, and the counts of this broker.
+//!
+//! Replies with a map. known (0: there is nothing of it but perhaps a pause, which a name with a
+//! mistake has too). From Redis: pending, ready (-1 if the destination holds another type),
+//! next_due, oldest_overdue_ms, listed, named, quarantined, paused and paused_until (-1 = until
+//! DQ.RESUME; Redisson's own transfer does not know a pause), paused_all, layout (`redisson`, or
+//! `zset` where no order list is kept), format, ttl_ms (the least of the queue's keys: something
+//! else set it, and the queue will vanish). Of this broker since `since` (Unix ms), equal to the
+//! metrics labelled `counted_as` (the queue, or `other` for all those beyond the first few):
+//! offered, delivered, cancelled, removed, lateness_p50_ms, lateness_p99_ms, lateness_max_ms (nil
+//! where nothing was delivered).
+//! Errors: BADQUEUE, WRONGTYPE, UNAVAILABLE. Way: `lua/info.lua`.
+
+use std::rc::Rc;
+
+use crate::broker;
+use crate::broker::Broker;
+use crate::domain::queue::QueueName;
+use crate::resp::Reply;
+
+use crate::command::args::{ArgError, Args};
+use crate::command::{Caller, Categories, Category, Command, Flag, Flags, Run, Spec, later, show};
+
+pub const SPEC: Spec = Spec {
+    name: "DQ.INFO",
+    summary: "Shows the state of a queue, and the counts of this broker",
+    flags: Flags::of(&[Flag::ReadOnly]),
+    categories: Categories::of(&[Category::Read]),
+    ..Spec::of_queue(parse)
+};
+
+#[derive(Debug, PartialEq)]
+pub struct QueueInfo {
+    queue: QueueName,
+}
+
+fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
+    Ok(Command::QueueInfo(QueueInfo { queue: args.queue()? }))
+}
+
+impl QueueInfo {
+    pub fn run(self, _: &Caller, broker: &Rc<Broker>) -> Run {
+        let name = self.queue.to_bytes();
+        let call = async move |broker: &Broker| broker.queue(&self.queue).info().await;
+        later(broker, call, move |info| reply(Reply::Bulk(name), info))
+    }
+}
+
+fn late(ms: Option<f64>) -> Reply {
+    ms.map_or(Reply::Null, Reply::Double)
+}
+
+fn reply(name: Reply, info: broker::QueueInfo) -> Reply {
+    Reply::map([
+        ("queue", name),
+        ("known", show::yes(info.known)),
+        ("pending", Reply::count(info.pending)),
+        ("ready", Reply::Integer(info.ready)),
+        ("next_due", info.next_due.map_or(Reply::Null, |score| show::due(&score))),
+        ("oldest_overdue_ms", Reply::count(info.oldest_overdue_ms)),
+        ("listed", Reply::count(info.listed)),
+        ("named", Reply::Integer(info.named)),
+        ("quarantined", Reply::Integer(info.quarantined)),
+        ("paused", show::yes(info.paused_until.is_some())),
+        ("paused_until", info.paused_until.map_or(Reply::Null, Reply::Integer)),
+        ("paused_all", show::yes(info.paused_all)),
+        ("layout", info.layout.into()),
+        ("format", info.format.into()),
+        ("ttl_ms", info.ttl_ms.map_or(Reply::Null, Reply::count)),
+        ("trouble", info.trouble.map_or(Reply::Null, Reply::Bulk)),
+        ("counted_as", info.label.into()),
+        ("since", Reply::count(info.since)),
+        ("offered", Reply::count(info.counts.offered)),
+        ("delivered", Reply::count(info.counts.delivered)),
+        ("cancelled", Reply::count(info.counts.cancelled)),
+        ("removed", Reply::count(info.counts.removed)),
+        ("lateness_p50_ms", late(info.counts.lateness_p50_ms)),
+        ("lateness_p99_ms", late(info.counts.lateness_p99_ms)),
+        ("lateness_max_ms", late(info.counts.lateness_max_ms)),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_and_an_empty_queue() {
+        let field = |info: broker::QueueInfo, wanted: &str| match reply("q".into(), info) {
+            Reply::Map(fields) => {
+                fields.into_iter().find(|(key, _)| *key == wanted.to_owned().into())
+            }
+            other => panic!("{other:?}"),
+        };
+        let empty = broker::QueueInfo::default;
+        let paused = broker::QueueInfo { paused_until: Some(-1), ..empty() };
+        assert_eq!(field(empty(), "next_due").unwrap().1, Reply::Null);
+        assert_eq!(field(empty(), "paused").unwrap().1, Reply::Integer(0));
+        assert_eq!(field(paused.clone(), "paused").unwrap().1, Reply::Integer(1));
+        assert_eq!(field(paused, "paused_until").unwrap().1, Reply::Integer(-1));
+    }
+}

@@ -1,0 +1,124 @@
+//! `DQ.MOFFER queue [AS encoding] delay payload [delay payload ...]`: many messages for one queue,
+//! all or none.
+//!
+//! `AT time` may stand in place of any delay. The encoding is that of all payloads, and stands
+//! where no delay can be taken for it. Replies with an array of message ids, in order.
+//! Errors: ERR, BADQUEUE, BADDELAY, BADTIME, TOOBIG, TOOMANY, WRONGTYPE, UNAVAILABLE, UNCERTAIN;
+//! the text names the message by its place, if the error is about one.
+//! Way: batch, `lua/offer.lua`; never split.
+
+use std::borrow::Cow;
+use std::rc::Rc;
+
+use bytes::Bytes;
+
+use crate::broker::Broker;
+use crate::domain::queue::Due;
+
+use crate::command::args::{ArgError, Args};
+use crate::command::redis::multi::Queued;
+use crate::command::{
+    Caller, Categories, Category, Command, Flag, Flags, Kind, MANY, ReplyForm, Run, Spec,
+};
+
+pub const SPEC: Spec = Spec {
+    name: "DQ.MOFFER",
+    usage: "queue [AS encoding] delay payload [delay payload ...]",
+    summary: "Stores several messages in one queue: all or none",
+    args: 3..=MANY,
+    kind: Kind::Offer,
+    flags: Flags::of(&[Flag::Write, Flag::DenyOom]),
+    categories: Categories::of(&[Category::Write]),
+    ..Spec::of_queue(parse)
+};
+
+#[derive(Debug, PartialEq)]
+pub struct Moffer<'a> {
+    queue: &'a [u8],
+    messages: Vec<(Due, Cow<'a, [u8]>)>,
+}
+
+fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
+    let queue = args.queue_bytes()?;
+    let said = args.takes("AS").then(|| args.encoding()).transpose()?;
+    let encoding = args.encoding_of(queue, said);
+    let (messages_max, bytes_max) = (args.rules.moffer_messages_max, args.rules.moffer_bytes_max);
+    let mut messages = Vec::with_capacity(messages_max.min(args.left() / 2));
+    let mut bytes = 0;
+    // At least one: where all arguments went to the encoding, the delay is missed.
+    while args.left() > 0 || messages.is_empty() {
+        let number = messages.len() + 1;
+        if number > messages_max {
+            let text = format_args!("more than {messages_max} messages in one command");
+            return Err(ArgError::new("TOOMANY", text));
+        }
+        let due = args.due().map_err(|error| error.of_message(number))?;
+        let payload = args
+            .payload()
+            .and_then(|payload| args.stored(encoding, payload))
+            .map_err(|error| error.of_message(number))?;
+        bytes += payload.len();
+        if bytes > bytes_max {
+            let text = format_args!("the payloads up to message {number} have {bytes} bytes");
+            return Err(ArgError::new("TOOBIG", format_args!("{text}, more than {bytes_max}")));
+        }
+        messages.push((due, payload));
+    }
+    Ok(Command::Moffer(Moffer { queue, messages }))
+}
+
+impl Moffer<'_> {
+    pub fn queued(self) -> Queued {
+        let messages = self.messages.into_iter();
+        Queued::Moffer {
+            queue: Bytes::copy_from_slice(self.queue),
+            messages: messages.map(|(due, payload)| (due, payload.into_owned().into())).collect(),
+        }
+    }
+
+    pub fn run(self, _: &Caller, broker: &Rc<Broker>) -> Run {
+        let messages = self.messages.iter();
+        let messages = messages.map(|(due, payload)| (*due, &payload[..]));
+        Run::Offered(broker.moffer(self.queue, messages), ReplyForm::Many)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::tests::check;
+
+    #[test]
+    fn parse() {
+        let of = |messages: &[(Due, &'static [u8])]| {
+            let messages = messages.iter().map(|(due, payload)| (*due, Cow::Borrowed(*payload)));
+            Ok(Command::Moffer(Moffer { queue: b"q", messages: messages.collect() }))
+        };
+        let at = Due::At(1_999_999_999_999);
+        check(&[
+            ("DQ.MOFFER q 5 a", of(&[(Due::In(5), b"a")])),
+            (
+                "DQ.MOFFER q 5 a AT 1999999999999 b 1s at",
+                of(&[(Due::In(5), b"a"), (at, b"b"), (Due::In(1_000), b"at")]),
+            ),
+            (
+                "DQ.MOFFER q as kryo5 5 AS AT 1999999999999 ab",
+                of(&[(Due::In(5), b"\x03A\xd3"), (at, b"\x03a\xe2")]),
+            ),
+            ("DQ.MOFFER q AS 5 a", Err("ERR encoding '5' must be one of raw, string, long, json")),
+            (
+                "DQ.MOFFER q AS json",
+                Err("ERR message 1: wrong number of arguments for 'dq.moffer'"),
+            ),
+            (
+                "DQ.MOFFER q AS json 5 1 6 x",
+                Err("ERR message 2: payload 'x' is not JSON: expected"),
+            ),
+            ("DQ.MOFFER q 5 a AS json", Err("BADDELAY message 2: delay 'AS' must be whole")),
+            (
+                "DQ.MOFFER q AS kryo5 1 12345678901 2 12345678901 3 x",
+                Err("TOOBIG the payloads up to message 3 have 27 bytes, more than 24"),
+            ),
+        ]);
+    }
+}

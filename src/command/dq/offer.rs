@@ -1,0 +1,122 @@
+//! `DQ.OFFER queue delay payload [AS encoding] [NAME name [NX|XX]]`, or `AT time` in place of the
+//! delay: stores a payload, which is appended to the list `queue` when it is due.
+//!
+//! Replies with the message id once Redis has it; nil if NX or XX forbade it. Errors: ERR (the
+//! payload's encoding), BADQUEUE, BADDELAY, BADTIME, BADID, TOOBIG, TOOMANY (queues), WRONGTYPE,
+//! UNAVAILABLE, UNCERTAIN.
+//! Way: batch, `lua/offer.lua`. What is stored as given is not copied here: the batch packs from
+//! the read buffer.
+
+use std::borrow::Cow;
+use std::rc::Rc;
+
+use bytes::Bytes;
+
+use crate::broker::Broker;
+use crate::domain::queue::{Due, NameMode};
+
+use crate::command::args::{ArgError, Args, is};
+use crate::command::redis::multi::Queued;
+use crate::command::{
+    Caller, Categories, Category, Command, Flag, Flags, Kind, ReplyForm, Run, Spec,
+};
+
+pub const SPEC: Spec = Spec {
+    name: "DQ.OFFER",
+    usage: "queue delay payload [AS encoding] [NAME name [NX|XX]]",
+    summary: "Stores a message, which is appended to the list when it is due",
+    args: 3..=9,
+    kind: Kind::Offer,
+    flags: Flags::of(&[Flag::Write, Flag::DenyOom, Flag::Fast]),
+    categories: Categories::of(&[Category::Write]),
+    ..Spec::of_queue(parse)
+};
+
+#[derive(Debug, PartialEq)]
+pub struct Offer<'a> {
+    queue: &'a [u8],
+    due: Due,
+    payload: Cow<'a, [u8]>,
+    name: Option<(&'a [u8], NameMode)>,
+}
+
+fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
+    let (queue, due, payload) = (args.queue_bytes()?, args.due()?, args.payload()?);
+    let (mut encoding, mut name, mut mode) = (None, None, None);
+    while let Some(option) = args.option() {
+        if is(option, "AS") && encoding.is_none() {
+            encoding = Some(args.encoding()?);
+        } else if is(option, "NAME") && name.is_none() {
+            name = Some(args.name()?);
+        } else if is(option, "NX") && mode.is_none() {
+            mode = Some(NameMode::Nx);
+        } else if is(option, "XX") && mode.is_none() {
+            mode = Some(NameMode::Xx);
+        } else {
+            return Err(args.unexpected(option));
+        }
+    }
+    let name = match (name, mode) {
+        (Some(name), mode) => Some((name, mode.unwrap_or(NameMode::Replace))),
+        (None, None) => None,
+        (None, Some(_)) => return Err(ArgError::plain("syntax error: NX and XX need NAME")),
+    };
+    let payload = args.stored(args.encoding_of(queue, encoding), payload)?;
+    Ok(Command::Offer(Offer { queue, due, payload, name }))
+}
+
+impl Offer<'_> {
+    pub fn queued(self) -> Queued {
+        let own = Bytes::copy_from_slice;
+        Queued::Offer {
+            queue: own(self.queue),
+            due: self.due,
+            payload: self.payload.into_owned().into(),
+            name: self.name.map(|(name, mode)| (own(name), mode)),
+        }
+    }
+
+    pub fn run(self, _: &Caller, broker: &Rc<Broker>) -> Run {
+        let Self { queue, due, payload, name } = self;
+        let ticket = match name {
+            None => broker.offer(queue, due, &payload),
+            Some((name, mode)) => broker.offer_named(queue, due, &payload, name, mode),
+        };
+        Run::Offered(ticket, ReplyForm::One)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::tests::check;
+
+    #[test]
+    fn parse() {
+        type Name = Option<(&'static [u8], NameMode)>;
+        let of = |due, payload: &'static [u8], name: Name| {
+            let payload = Cow::Borrowed(payload);
+            Ok(Command::Offer(Offer { queue: b"q", due, payload, name }))
+        };
+        let (ms, at) = (Due::In(5), Due::At(978_307_200_000));
+        check(&[
+            ("DQ.OFFER q 30s p", of(Due::In(30_000), b"p", None)),
+            ("DQ.OFFER q 5 AT", of(ms, b"AT", None)),
+            ("dq.offer q at 978307200000 ''", of(at, b"", None)),
+            ("DQ.OFFER q AT 2001-01-01T00:00:00Z p", of(at, b"p", None)),
+            ("DQ.OFFER q 5 p NAME n", of(ms, b"p", Some((b"n", NameMode::Replace)))),
+            ("DQ.OFFER q 5 p name n nx", of(ms, b"p", Some((b"n", NameMode::Nx)))),
+            ("DQ.OFFER q 5 p XX Name n", of(ms, b"p", Some((b"n", NameMode::Xx)))),
+            ("DQ.OFFER q 5 p NAME NX", of(ms, b"p", Some((b"NX", NameMode::Replace)))),
+            ("DQ.OFFER q 5 p AS raw", of(ms, b"p", None)),
+            (
+                "DQ.OFFER q 5 abc as Kryo5 NAME n",
+                of(ms, b"\x03ab\xe3", Some((b"n", NameMode::Replace))),
+            ),
+            ("DQ.OFFER q 5 AS NX NAME n AS string", of(ms, b"AS", Some((b"n", NameMode::Nx)))),
+            ("DQ.OFFER q 5 p AS raw AS raw", Err("ERR syntax error: unexpected argument 'AS'")),
+            ("DQ.OFFER q 5 p NAME n NX XX", Err("ERR syntax error: unexpected argument 'XX'")),
+            ("DQ.OFFER q 5 p NAME n NAME m", Err("ERR syntax error: unexpected argument 'NAME'")),
+        ]);
+    }
+}

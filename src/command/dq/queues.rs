@@ -1,0 +1,60 @@
+//! `DQ.QUEUES [MATCH pattern] [CURSOR c] [COUNT n]`: pages of the queues that the brokers know.
+//!
+//! Replies with the next cursor (`0` at the end) and an array of maps: queue, pending, ready (the
+//! length of the destination, -1 if it holds another type), next_due (nil if nothing is pending),
+//! overdue_ms (how long the head has been due), paused (by itself or with all), quarantined.
+//! Errors: ERR (COUNT), UNAVAILABLE. Way: the scheduler's list and `lua/stats.lua`.
+
+use std::rc::Rc;
+
+use crate::broker::{Broker, QueueRow};
+use crate::resp::Reply;
+
+use crate::command::args::{ArgError, Args, Page};
+use crate::command::{
+    Caller, Categories, Category, Command, Flag, Flags, Group, Kind, Run, Spec, later, show,
+};
+
+pub const SPEC: Spec = Spec {
+    name: "DQ.QUEUES",
+    usage: "[MATCH pattern] [CURSOR c] [COUNT n]",
+    summary: "Pages through the known queues",
+    args: 0..=6,
+    kind: Kind::Store,
+    flags: Flags::of(&[Flag::ReadOnly]),
+    categories: Categories::of(&[Category::Read]),
+    group: Group::Server,
+    ..Spec::of_queue(parse)
+};
+
+#[derive(Debug, PartialEq)]
+pub struct Queues {
+    page: Page,
+}
+
+fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
+    Ok(Command::Queues(Queues { page: args.page(&["MATCH", "CURSOR", "COUNT"])? }))
+}
+
+impl Queues {
+    pub fn run(self, _: &Caller, broker: &Rc<Broker>) -> Run {
+        let (cursor, count) = (self.page.cursor(), self.page.count());
+        let pattern = self.page.pattern;
+        let call = async move |broker: &Broker| broker.queues(pattern, cursor, count).await;
+        later(broker, call, |(next, rows)| {
+            show::page(next, Reply::Array(rows.into_iter().map(row).collect()))
+        })
+    }
+}
+
+fn row(row: QueueRow) -> Reply {
+    Reply::map([
+        ("queue", Reply::Bulk(row.name)),
+        ("pending", Reply::count(row.pending)),
+        ("ready", Reply::Integer(row.ready)),
+        ("next_due", row.next_due.map_or(Reply::Null, |score| show::due(&score))),
+        ("overdue_ms", Reply::count(row.overdue_ms)),
+        ("paused", show::yes(row.paused)),
+        ("quarantined", Reply::count(row.quarantined)),
+    ])
+}

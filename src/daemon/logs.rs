@@ -1,0 +1,118 @@
+//! Logs on stderr, as the settings say.
+//!
+//! Knows no event. The rest of the crate keeps to one line at each change of state and none per
+//! message. Keeps: whoever logs never waits for whoever reads ([`writer`]); lines that repeat are
+//! summed up ([`sums`]). Names of others are shown by [`crate::domain::queue::Cut`].
+
+use std::io::{self, IsTerminal};
+use std::sync::{OnceLock, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::prelude::*;
+
+use crate::config::{Log, LogFormat};
+use sums::{Limit, Sums};
+use writer::Writer;
+
+mod sums;
+mod writer;
+
+/// What is not written when the process ends gets so long.
+const LAST_WITHIN: Duration = Duration::from_secs(1);
+
+/// Of this process.
+static WRITER: OnceLock<Writer> = OnceLock::new();
+static SUMS: OnceLock<Sums> = OnceLock::new();
+
+/// Changes what is logged while the process runs.
+pub struct Level(Box<dyn Fn(EnvFilter) -> bool>);
+
+impl Level {
+    /// `level` is checked, as in the settings.
+    pub fn set(&self, level: &str) {
+        if !(self.0)(filter(level)) {
+            tracing::error!(level, "the level of the log could not be changed");
+        }
+    }
+}
+
+/// Flushes when dropped, so that what ended the process is in its log.
+#[must_use]
+pub struct Started;
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        flush();
+    }
+}
+
+/// For the whole process, once: text for people, JSON for machines.
+///
+/// # Errors
+/// The kernel gives no thread.
+pub fn start(log: &Log) -> io::Result<(Level, Started)> {
+    let sums = SUMS.get_or_init(Sums::default);
+    let idle = || {
+        let due = sums.due(Instant::now(), false);
+        due.iter().for_each(sums::Sum::log);
+    };
+    let lost = |lines| tracing::error!(lines, "lines of the log were lost: stderr was not read");
+    let writer = Writer::start(io::stderr(), lost, idle)?;
+    let writer = WRITER.get_or_init(|| writer);
+    let terminal = io::stderr().is_terminal();
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter(&log.level))
+        .with_writer(|| writer.clone());
+    let json = match log.format {
+        LogFormat::Auto => !terminal,
+        LogFormat::Json => true,
+        LogFormat::Text => false,
+    };
+    let level: Level = if json {
+        let lines = lines.json().flatten_event(true);
+        let lines = lines.with_current_span(false).with_span_list(false);
+        // The type of the handle is that of all before it.
+        let lines = lines.with_filter_reloading();
+        let handle = lines.reload_handle();
+        lines.finish().with(Limit(sums)).init();
+        Level(Box::new(move |filter| handle.reload(filter).is_ok()))
+    } else {
+        let lines = lines.with_ansi(terminal).with_filter_reloading();
+        let handle = lines.reload_handle();
+        lines.finish().with(Limit(sums)).init();
+        Level(Box::new(move |filter| handle.reload(filter).is_ok()))
+    };
+    // Rust's own hook writes to stderr, and waits for who reads.
+    std::panic::set_hook(Box::new(|panic| {
+        tracing::error!("{panic}\n{}", std::backtrace::Backtrace::capture());
+    }));
+    Ok((level, Started))
+}
+
+/// Waits until all that was logged is written, a second at most. For whoever ends the process.
+pub fn flush() {
+    if let (Some(writer), Some(sums)) = (WRITER.get(), SUMS.get()) {
+        let due = sums.due(Instant::now(), true);
+        due.iter().for_each(sums::Sum::log);
+        writer.flush(LAST_WITHIN);
+    }
+}
+
+/// Says on an output, by `write`, without waiting for ever for who reads it.
+pub fn say(write: impl FnOnce() + Send + 'static) {
+    let (done, is_done) = mpsc::channel();
+    let said = thread::Builder::new().spawn(move || {
+        write();
+        // Nobody may wait any more.
+        let _ = done.send(());
+    });
+    if said.is_ok() {
+        let _ = is_done.recv_timeout(LAST_WITHIN);
+    }
+}
+
+fn filter(level: &str) -> EnvFilter {
+    EnvFilter::new(level)
+}

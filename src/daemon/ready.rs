@@ -1,0 +1,56 @@
+//! The one line on stdout that says where the broker answers, for people and for scripts that wait
+//! for it.
+
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpListener};
+
+use crate::daemon::serve::Listeners;
+use crate::daemon::systemd;
+
+/// In use, as chosen where port 0 was asked for.
+pub struct Addresses {
+    plain: Option<SocketAddr>,
+    tls: Option<SocketAddr>,
+    http: Option<SocketAddr>,
+}
+
+impl Addresses {
+    pub fn of(listeners: &Listeners) -> io::Result<Self> {
+        let address = |listener: &Option<TcpListener>| {
+            let address = listener.as_ref().map(TcpListener::local_addr);
+            address.transpose()
+        };
+        Ok(Self {
+            plain: address(&listeners.plain)?,
+            tls: address(&listeners.tls)?,
+            http: address(&listeners.http)?,
+        })
+    }
+}
+
+/// Says where the broker answers, also to systemd; with `hints` also what to type next.
+pub fn announce(addresses: &Addresses, redis: &str, redis_cli_flags: &str, hints: bool) {
+    let Addresses { plain, tls, http } = addresses;
+    let shown = |address: &Option<SocketAddr>| {
+        address.map_or_else(|| "none".to_owned(), |address| address.to_string())
+    };
+    let with_tls = tls.map_or_else(String::new, |tls| format!("TLS {tls}, "));
+    let (resp, http) = (shown(plain), shown(http));
+    let mut lines = format!("delay-broker ready: RESP {resp}, {with_tls}HTTP {http}, ");
+    lines += &format!("Redis {redis}\n");
+    let try_at = match (plain, tls) {
+        (Some(plain), _) => Some(format!("-p {}", plain.port())),
+        (None, tls) => tls.map(|tls| format!("--tls -p {}", tls.port())),
+    };
+    if let Some(flags) = try_at.filter(|_| hints) {
+        lines += &format!(
+            "Try in another shell, and stop with Ctrl-C here:\n  \
+             redis-cli {flags} DQ.OFFER demo 5s hello\n  \
+             redis-cli {redis_cli_flags} BLPOP demo 0\n",
+        );
+    }
+    systemd::notify(&format!("READY=1\nSTATUS={}", lines.lines().next().unwrap_or_default()));
+    // Nobody has to read it.
+    let write = move || drop(io::stdout().write_all(lines.as_bytes()));
+    let _ = std::thread::Builder::new().spawn(write);
+}

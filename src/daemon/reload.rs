@@ -1,0 +1,74 @@
+//! SIGHUP: the settings are read again, and what needs no restart is in effect at once.
+//!
+//! Does not know who uses a setting; `server` hands the new ones on. Keeps: a configuration with an
+//! error changes nothing; each change is one line in the log, secrets hidden.
+
+use std::io;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::{error, info, warn};
+
+use crate::config::{Config, ConfigErrors, Layers};
+use crate::daemon::logs::Level;
+
+/// Where the settings came from, and the signal to read them again.
+pub struct Reload {
+    layers: Layers,
+    level: Level,
+    hangups: Signal,
+}
+
+impl Reload {
+    /// From now on SIGHUP ends the process no more. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// The kernel refused.
+    pub fn new(layers: Layers, level: Level) -> io::Result<Self> {
+        let hangups = signal(SignalKind::hangup())?;
+        Ok(Self { layers, level, hangups })
+    }
+
+    /// Waits for the next SIGHUP. Safe to cancel: a signal that arrives meanwhile stays pending.
+    pub async fn asked(&mut self) {
+        if self.hangups.recv().await.is_none() {
+            std::future::pending().await
+        }
+    }
+
+    /// What is in effect from now on; none, if something is wrong. Says everything in the log.
+    pub fn read(&self, current: &Config) -> Option<Config> {
+        let read = Config::load(self.layers.clone());
+        let both = read.and_then(|wanted| Ok((current.reloaded(&wanted)?, wanted)));
+        let (next, wanted) = match both {
+            Ok(both) => both,
+            Err(ConfigErrors(errors)) => {
+                for wrong in errors {
+                    error!("SIGHUP: {wrong}; the settings stay as they are");
+                }
+                return None;
+            }
+        };
+        let changes = current.changes(&wanted);
+        let (applied, waiting): (Vec<_>, Vec<_>) = changes.iter().partition(|c| c.reloaded);
+        for change in &applied {
+            let (key, old, new) = (&change.key, shown(&change.from), shown(&change.to));
+            info!(key, old, new, "applied");
+        }
+        for change in &waiting {
+            let (key, old, new) = (&change.key, shown(&change.from), shown(&change.to));
+            warn!(key, old, new, "needs a restart; the old value stays");
+        }
+        let tls = next.tls.is_some();
+        let (applied, waiting) = (applied.len(), waiting.len());
+        info!(applied, waiting, certificates_read = tls, "SIGHUP: settings read again");
+        // Last, so that a lower level still shows its own change.
+        if next.log.level != current.log.level {
+            self.level.set(&next.log.level);
+        }
+        Some(next)
+    }
+}
+
+fn shown(value: &toml::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}

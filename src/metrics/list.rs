@@ -1,0 +1,158 @@
+//! The list of all metrics: a line each, from which the rest is made.
+//!
+//! A line has the name in the program, kind and unit, the name that users see, its labels and its
+//! help. One that is `recorded` is a field of [`Recorded`], to be counted or set wherever it
+//! happens; one that is `written` is read and written at each scrape (`queue.rs`, `process.rs`).
+
+use std::sync::Arc;
+
+use metrics::{Counter, Gauge, Histogram, Unit};
+use metrics_exporter_prometheus::PrometheusRecorder;
+
+use super::family::Family;
+
+/// One metric as users see it.
+#[derive(Debug)]
+pub struct Spec {
+    pub name: &'static str,
+    pub kind: Kind,
+    pub unit: Unit,
+    pub labels: &'static [&'static str],
+    pub help: &'static str,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+macro_rules! list {
+    (
+        recorded { $($id:ident: $kind:ident $unit:ident $name:literal [$($label:literal)*]
+            $help:literal;)* }
+        written { $($own:ident: $own_kind:ident $own_unit:ident $own_name:literal
+            [$($own_label:literal)*] $own_help:literal;)* }
+    ) => {
+        /// What is counted and set where it happens.
+        pub struct Recorded {
+            $(pub $id: Family<$kind, { <[&str]>::len(&[$($label),*]) }>,)*
+        }
+
+        impl Recorded {
+            pub(super) fn new(recorder: &Arc<PrometheusRecorder>) -> Self {
+                Self { $($id: Family::new(recorder, &Spec {
+                    name: $name,
+                    kind: Kind::$kind,
+                    unit: Unit::$unit,
+                    labels: &[$($label),*],
+                    help: $help,
+                }),)* }
+            }
+        }
+
+        $(pub(super) const $own: Spec = Spec {
+            name: $own_name,
+            kind: Kind::$own_kind,
+            unit: Unit::$own_unit,
+            labels: &[$($own_label),*],
+            help: $own_help,
+        };)*
+
+        /// Every metric that `/metrics` can show.
+        pub const TABLE: &[Spec] = &[
+            $(Spec {
+                name: $name,
+                kind: Kind::$kind,
+                unit: Unit::$unit,
+                labels: &[$($label),*],
+                help: $help,
+            },)*
+            $($own,)*
+        ];
+    };
+}
+
+list! {
+    recorded {
+        readiness: Gauge Count "delay_broker_ready" []
+            "1 while commands can be served, as /readyz says, else 0.";
+        paused_all: Gauge Count "delay_broker_paused_all" []
+            "1 while all queues are paused by DQ.PAUSE ALL, else 0.";
+        known_queues: Gauge Count "delay_broker_known_queues" []
+            "Queues that this broker looks after.";
+        offers_waiting: Gauge Count "delay_broker_offers_waiting" []
+            "Offers that wait for the next call to Redis.";
+        batch_messages: Histogram Count "delay_broker_batch_messages" []
+            "Messages stored by one call to Redis.";
+        script_seconds: Histogram Seconds "delay_broker_script_seconds" ["script"]
+            "Time from sending a script to Redis until its reply.";
+        link_up: Gauge Count "delay_broker_redis_link_up" ["link"]
+            "1 while this link to Redis is connected, else 0.";
+        reconnects: Counter Count "delay_broker_redis_reconnects_total" ["link"]
+            "Times that this link to Redis was connected again.";
+        audit_finding: Gauge Count "delay_broker_audit_finding" ["finding"]
+            "1 for each finding of the last audit of Redis, 0 for each other one.";
+        clients: Gauge Count "delay_broker_clients" []
+            "Connected clients.";
+        connections: Counter Count "delay_broker_connections_total" []
+            "Connections of clients that were accepted.";
+        refused: Counter Count "delay_broker_connections_refused_total" ["reason"]
+            "Connections that were closed at once: too many in all, or from one address.";
+        wrong_passwords: Counter Count "delay_broker_wrong_passwords_total" []
+            "Times that a client gave a wrong password.";
+        buffers: Gauge Bytes "delay_broker_buffers_bytes" []
+            "What the buffers of all connections hold.";
+        buffers_max: Gauge Bytes "delay_broker_buffers_max_bytes" []
+            "What they may hold: limits.buffers_bytes_max.";
+        commands: Counter Count "delay_broker_commands_total" ["command" "outcome"]
+            "Commands answered, by name and ok or the code of the error.";
+        wakeups: Counter Count "delay_broker_wakeups_total" ["cause"]
+            "Queues looked at, by what caused it.";
+        scans: Counter Count "delay_broker_scans_total" ["outcome"]
+            "Calls of the safety scan, which reads the heads of many queues: ok, slow, or failed.";
+        build: Gauge Count "delay_broker_build_info" ["version"]
+            "Always 1; the version is its label.";
+    }
+    written {
+        OFFERED: Counter Count "delay_broker_messages_offered_total" ["queue"]
+            "Messages stored by this broker.";
+        DELIVERED: Counter Count "delay_broker_messages_delivered_total" ["queue"]
+            "Due messages that this broker moved to their list.";
+        CANCELLED: Counter Count "delay_broker_messages_cancelled_total" ["queue"]
+            "Messages taken out by DQ.CANCEL.";
+        REMOVED: Counter Count "delay_broker_messages_removed_total" ["queue"]
+            "Messages taken out by payload, by polling or by clearing.";
+        QUARANTINED: Counter Count "delay_broker_messages_quarantined_total" ["queue"]
+            "Members that could not be read and were put aside at their delivery.";
+        LATENESS: Histogram Seconds "delay_broker_lateness_seconds" ["queue"]
+            "Redis's time at delivery minus the due time, of what this broker delivered.";
+        PENDING: Gauge Count "delay_broker_queue_pending" ["queue"]
+            "Messages that were offered and not delivered, read from Redis at the scrape.";
+        READY: Gauge Count "delay_broker_queue_ready" ["queue"]
+            "Delivered messages that no consumer has taken, read from Redis at the scrape.";
+        OVERDUE: Gauge Seconds "delay_broker_queue_oldest_overdue_seconds" ["queue"]
+            "How long the head of the queue has been due, 0 if it is not; of other the longest.";
+        PAUSED: Gauge Count "delay_broker_queue_paused" ["queue"]
+            "1 while the queue is paused, else 0; of other the number of them.";
+        IN_QUARANTINE: Gauge Count "delay_broker_queue_quarantined" ["queue"]
+            "Members that lie in quarantine, read from Redis at the scrape.";
+        DUE_MINUTE: Gauge Count "delay_broker_queue_due_minute" ["queue"]
+            "Pending messages that are due within a minute, or overdue.";
+        DUE_HOUR: Gauge Count "delay_broker_queue_due_hour" ["queue"]
+            "Pending messages that are due within an hour, or overdue.";
+        LOG_LOST: Counter Count "delay_broker_log_lines_lost_total" []
+            "Lines of the log that nobody read in time, or that could not be written.";
+        PROCESS_CPU: Counter Seconds "process_cpu_seconds_total" []
+            "Time of processors that this process has used.";
+        PROCESS_MEMORY: Gauge Bytes "process_resident_memory_bytes" []
+            "Memory of this process.";
+        PROCESS_FDS: Gauge Count "process_open_fds" []
+            "Open files and sockets.";
+        PROCESS_FDS_MAX: Gauge Count "process_max_fds" []
+            "Files and sockets that may be open.";
+        PROCESS_START: Gauge Seconds "process_start_time_seconds" []
+            "When this process started, Unix time.";
+    }
+}

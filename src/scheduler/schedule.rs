@@ -1,0 +1,1049 @@
+//! Which queues are served, and what is to be done for them next. Pure: no runtime and no Redis; it
+//! is given the local time, and what Redis answered.
+//!
+//! What happens to a queue is an event of its loop ([`Schedule::on`]), whose answer arms its timer,
+//! puts it into the run queue, or marks its head to be read. The [`host`](crate::scheduler::host)
+//! makes the calls. Timers count local time; each queue converts its moments by the clock of the
+//! node that it lives on.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::domain::queue::Cut;
+use crate::metrics::{Metrics, OTHER, WakeCause};
+use crate::scheduler::admission::Admission;
+use crate::scheduler::ownership::Ownership;
+use crate::scheduler::pace::{TokenBucket, TransferSize};
+use crate::scheduler::queue::ScheduledQueue;
+use crate::scheduler::queue_loop::{Backoff, Event, Moment, Next, QueueLoop};
+use crate::scheduler::run_queue::{RunQueue, Urgency};
+use crate::scheduler::wheel::{self, Wheel};
+use crate::store::StoreError;
+use crate::store::clock::Clock;
+use crate::store::delivery::Transferred;
+use crate::store::keys::{self, QueueKeys};
+
+/// From the settings.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub transfers_in_flight_max: usize,
+    pub transfer: TransferSize,
+    pub backoff: Backoff,
+    pub queues_max: usize,
+}
+
+/// Transfers a second that may be in vain: retries, looks, publications of strangers.
+const IN_VAIN_PER_SECOND: u64 = 200;
+/// A timer may fire this much too early: rounding took it, and it must not cost a millisecond.
+const ROUNDED_US: u64 = 20;
+/// Queues that gave their place away and are still to be pruned; a broker that reads the registry
+/// finds more.
+const EVICTED_MAX: usize = 1_000;
+
+/// The clock of the node that a queue lives on.
+pub(super) type ClockOf = Box<dyn Fn(&QueueKeys) -> Rc<Clock>>;
+
+/// A transfer to be made.
+pub(super) struct Transfer {
+    pub(super) index: usize,
+    pub(super) keys: Rc<QueueKeys>,
+    pub(super) messages_max: u64,
+    pub(super) urgency: Urgency,
+}
+
+pub(super) struct Schedule {
+    queues: Vec<Option<ScheduledQueue>>,
+    free: Vec<usize>,
+    /// By the suffix of the keys: `a` and `{a}` cannot both be served.
+    by_suffix: BTreeMap<Bytes, usize>,
+    ownership: Ownership,
+    admission: Admission,
+    clock_of: ClockOf,
+    wheel: Wheel,
+    run_queue: RunQueue,
+    in_vain: TokenBucket,
+    in_flight: usize,
+    /// Of these, the transfers of queues that have not just become due.
+    others_in_flight: usize,
+    woken: Vec<usize>,
+    /// Queues whose head is to be read, each once.
+    marked: VecDeque<usize>,
+    /// All heads are to be read: those behind this suffix, and then perhaps all again.
+    marked_behind: Option<Bytes>,
+    all_marked_again: bool,
+    /// Suffixes whose publications cannot be heard, since they are no text.
+    unheard: BTreeSet<Bytes>,
+    /// Queues that were found empty: to be pruned, then they are served no more.
+    empty: BTreeSet<usize>,
+    /// Suffix and name of queues that were empty and gave their place away.
+    evicted: BTreeMap<Bytes, Bytes>,
+    /// Queues that are new: to be noted in the registry.
+    begun: Vec<Bytes>,
+    /// All queues are paused, as far as is known.
+    paused_all: bool,
+    limits: Limits,
+    metrics: Metrics,
+}
+
+impl Schedule {
+    pub(super) fn new(
+        local_us: u64,
+        limits: Limits,
+        metrics: Metrics,
+        ownership: Ownership,
+        configured: impl Iterator<Item = Bytes>,
+        clock_of: ClockOf,
+    ) -> Self {
+        Self {
+            queues: Vec::new(),
+            free: Vec::new(),
+            by_suffix: BTreeMap::new(),
+            ownership,
+            admission: Admission::new(limits.queues_max, configured),
+            clock_of,
+            wheel: Wheel::new(local_us),
+            run_queue: RunQueue::default(),
+            in_vain: TokenBucket::new(IN_VAIN_PER_SECOND),
+            in_flight: 0,
+            others_in_flight: 0,
+            woken: Vec::new(),
+            marked: VecDeque::new(),
+            marked_behind: None,
+            all_marked_again: false,
+            unheard: BTreeSet::new(),
+            empty: BTreeSet::new(),
+            evicted: BTreeMap::new(),
+            begun: Vec::new(),
+            paused_all: false,
+            limits,
+            metrics,
+        }
+    }
+
+    // What happens.
+
+    /// Looks at a queue now, or when others leave time for it, whatever it waits for.
+    pub(super) fn look(&mut self, keys: &QueueKeys, urgency: Urgency, local_us: u64) {
+        if let Some(index) = self.serve(keys) {
+            self.on(index, Event::Look, Some(urgency), local_us);
+        }
+    }
+
+    /// The head of a queue was seen, due at `due`; 0: now, whatever its score.
+    pub(super) fn hint(&mut self, keys: &QueueKeys, due: Moment, local_us: u64) {
+        if let Some(index) = self.serve(keys) {
+            self.set_head(index, Some(due).filter(|due| *due > 0));
+            self.on(index, Event::Hint(due), None, local_us);
+        }
+    }
+
+    /// The head of a queue was read: nothing happens if its loop waits for it already.
+    pub(super) fn head_read(
+        &mut self,
+        suffix: &[u8],
+        head: Option<Moment>,
+        cause: WakeCause,
+        local_us: u64,
+    ) {
+        let Some(index) = self.index(suffix) else {
+            return;
+        };
+        self.set_head(index, head);
+        let is_paused = |queue: &mut ScheduledQueue| queue.state.is_paused();
+        let paused = self.paused_all && self.at(index).is_some_and(is_paused);
+        if !paused && self.on(index, Event::Seen(head), None, local_us) {
+            self.metrics.wakeup(cause);
+        }
+    }
+
+    /// A publication says when a message is due. False: the queue is to be served, and is not yet.
+    pub(super) fn published(&mut self, suffix: &[u8], due: Moment, local_us: u64) -> bool {
+        let Some(index) = self.index(suffix) else {
+            return !self.ownership.is_mine(suffix);
+        };
+        self.metrics.wakeup(WakeCause::Publish);
+        self.on(index, Event::Heard(due), None, local_us);
+        true
+    }
+
+    /// Keeps a place for a queue that is about to be offered to, until [`Schedule::offered`] or
+    /// [`Schedule::release`].
+    pub(super) fn reserve(&mut self, keys: &QueueKeys) -> Result<(), StoreError> {
+        self.admission.check_name(keys)?;
+        let suffix = keys.suffix_bytes();
+        if let Some(queue) = self.queue(suffix) {
+            // The offer would be stored, and not delivered.
+            if let Some(key) = &queue.no_quarantine {
+                return Err(StoreError::WrongType { key: key.clone() });
+            }
+            queue.offers += 1;
+            return Ok(());
+        }
+        if !self.admission.is_reserved(suffix) {
+            self.free_place();
+        }
+        self.admission.reserve(keys.suffix(), self.by_suffix.len())
+    }
+
+    /// Nothing was stored, as far as is known.
+    pub(super) fn release(&mut self, keys: &QueueKeys, local_us: u64) {
+        match self.queue(keys.suffix_bytes()) {
+            Some(queue) => queue.offers = queue.offers.saturating_sub(1),
+            None => self.admission.release(keys.suffix_bytes()),
+        }
+        self.serve_waiting(local_us);
+    }
+
+    /// Counts messages that were offered through this broker; `head`: one of them is the head now.
+    pub(super) fn offered(
+        &mut self,
+        keys: &QueueKeys,
+        messages: u64,
+        head: Option<Moment>,
+        local_us: u64,
+    ) {
+        let known = self.index(keys.suffix_bytes());
+        let Some(index) = known.or_else(|| self.serve(keys)) else {
+            // Its owner hears of it by the publication.
+            self.admission.release(keys.suffix_bytes());
+            self.metrics.queue(&keys.name).offered(messages);
+            return;
+        };
+        let metrics = self.metrics.clone();
+        if let Some(queue) = self.at(index) {
+            queue.offers = queue.offers.saturating_sub(1);
+            if *queue.name() != keys.name {
+                // Redis took it, so the keys are recorded as this queue's by now.
+                queue.rename(keys, &metrics);
+            }
+            queue.metrics.offered(messages);
+        }
+        match head {
+            Some(due) => {
+                metrics.wakeup(WakeCause::Offer);
+                self.set_head(index, Some(due));
+                self.on(index, Event::Hint(due), None, local_us);
+            }
+            // Another head is before it, and this broker does not know of it.
+            None if known.is_none() => _ = self.on(index, Event::Look, None, local_us),
+            None => {}
+        }
+    }
+
+    /// All queues are paused, or not, as was read from Redis.
+    pub(super) fn set_paused_all(&mut self, paused: bool, local_us: u64) {
+        if std::mem::replace(&mut self.paused_all, paused) && !paused {
+            self.resumed_all(local_us);
+        }
+    }
+
+    /// The pause of all queues has ended: those that know of it, or are about to, are looked at.
+    pub(super) fn resumed_all(&mut self, local_us: u64) {
+        self.paused_all = false;
+        self.anew(|state| state.is_paused() || state.is_asking(), local_us);
+    }
+
+    /// Redis is back: every queue that failed is looked at.
+    pub(super) fn redis_is_back(&mut self, local_us: u64) {
+        self.anew(QueueLoop::has_failed, local_us);
+    }
+
+    /// An obstacle to these queues may have ended: their heads are read.
+    fn anew(&mut self, which: fn(&QueueLoop) -> bool, local_us: u64) {
+        for index in self.indexes(|queue| which(&queue.state)) {
+            self.on(index, Event::Anew, None, local_us);
+            self.mark(index);
+        }
+    }
+
+    /// The clock of a node stepped: the timers of its queues are armed again, and no others.
+    pub(super) fn clock_stepped(&mut self, clock: &Rc<Clock>, local_us: u64) {
+        for index in self.indexes(|queue| Rc::ptr_eq(&queue.clock, clock)) {
+            self.on(index, Event::Stepped, None, local_us);
+            self.mark(index);
+        }
+    }
+
+    /// Wakes each queue whose moment has come; a timer that fired too early is armed again.
+    pub(super) fn elapsed(&mut self, local_us: u64) {
+        let mut woken = std::mem::take(&mut self.woken);
+        self.wheel.advance(local_us, &mut woken);
+        for index in woken.drain(..) {
+            let Some(queue) = self.at(index) else {
+                continue;
+            };
+            let redis_us = queue.clock.at(local_us);
+            match queue.state.armed() {
+                Some(moment) if moment.saturating_mul(1_000) > redis_us + ROUNDED_US => {
+                    self.arm(index, moment, local_us, redis_us);
+                }
+                _ => {
+                    self.metrics.wakeup(WakeCause::Timer);
+                    self.on(index, Event::Elapsed, None, local_us);
+                }
+            }
+        }
+        self.woken = woken;
+    }
+
+    /// The event of a loop, and what follows from it; false if that is nothing. `urgency`: of the
+    /// transfer, where one follows.
+    fn on(&mut self, index: usize, event: Event, urgency: Option<Urgency>, local_us: u64) -> bool {
+        let backoff = self.limits.backoff;
+        let Some(queue) = self.at(index) else {
+            return false;
+        };
+        let redis_us = queue.clock.at(local_us);
+        let now = redis_us / 1_000;
+        // Queues that waited for the same moment, or are behind with the same one, share a turn,
+        // however late all of them are woken.
+        let moment = match event {
+            Event::Elapsed => queue.state.armed(),
+            Event::Moved { next, .. } => next,
+            _ => None,
+        };
+        let mut next = queue.state.on(event, now, backoff);
+        if next == Next::Check {
+            if !self.in_vain.take(local_us) {
+                self.mark(index);
+                return true;
+            }
+            // Taken at its word. The token comes back if there is something to do.
+            let Some(queue) = self.at(index) else {
+                return false;
+            };
+            queue.in_vain = true;
+            next = queue.state.on(Event::Hint(0), now, backoff);
+        }
+        match next {
+            Next::Stay | Next::Check => return false,
+            Next::Transfer(of_loop) => {
+                self.wheel.disarm(index);
+                self.run_queue.push(index, urgency.unwrap_or(of_loop), moment.unwrap_or(now));
+            }
+            Next::WaitUntil(moment) => self.arm(index, moment, local_us, redis_us),
+            Next::Sleep => self.wheel.disarm(index),
+            Next::End => {
+                self.wheel.disarm(index);
+                self.empty.insert(index);
+                self.serve_waiting(local_us);
+            }
+        }
+        true
+    }
+
+    /// Arms the timer of a queue for a moment of its node's clock, which shows `redis_us` now.
+    fn arm(&mut self, index: usize, moment: Moment, local_us: u64, redis_us: u64) {
+        let wait_us = moment.saturating_mul(1_000).saturating_sub(redis_us);
+        self.wheel.arm(index, local_us + wheel::approach(wait_us));
+    }
+
+    /// The local moment of the earliest timer.
+    pub(super) fn next_timer(&self) -> Option<u64> {
+        self.wheel.next()
+    }
+
+    // Transfers.
+
+    /// The next transfer, if one may begin. Half of the calls are kept for queues that have just
+    /// become due.
+    pub(super) fn next_transfer(&mut self, local_us: u64) -> Option<Transfer> {
+        let max = self.limits.transfers_in_flight_max;
+        while self.in_flight < max {
+            let others = self.others_may_go();
+            let in_vain = others && self.in_vain.has(local_us);
+            let (index, urgency) = self.run_queue.pop(others, in_vain)?;
+            let is_doubt = urgency == Urgency::Doubt && self.in_vain.take(local_us);
+            let Some(queue) = self.at(index) else {
+                continue;
+            };
+            queue.in_vain |= is_doubt;
+            let (keys, messages_max) = (queue.keys.clone(), queue.messages_max);
+            self.in_flight += 1;
+            self.others_in_flight += usize::from(urgency != Urgency::Due);
+            return Some(Transfer { index, keys, messages_max, urgency });
+        }
+        None
+    }
+
+    fn others_may_go(&self) -> bool {
+        self.others_in_flight < self.limits.transfers_in_flight_max.div_ceil(2)
+    }
+
+    /// Queues wait only until another call may be in vain: after this time.
+    pub(super) fn retry_after(&self) -> Option<Duration> {
+        let waits = self.run_queue.has_doubt()
+            && self.in_flight < self.limits.transfers_in_flight_max
+            && self.others_may_go();
+        waits.then(|| Duration::from_micros(self.in_vain.refill_us()))
+    }
+
+    /// Takes in what a transfer did, `waited_us` after it was sent. The queue is still served: it
+    /// does not end with a transfer under way.
+    pub(super) fn answered(
+        &mut self,
+        transfer: &Transfer,
+        result: Result<Transferred, StoreError>,
+        waited_us: u64,
+        local_us: u64,
+    ) {
+        self.in_flight -= 1;
+        self.others_in_flight -= usize::from(transfer.urgency != Urgency::Due);
+        let size = self.limits.transfer;
+        let metrics = self.metrics.clone();
+        let configured = self.admission.configured(transfer.keys.suffix_bytes()).cloned();
+        let Some(queue) = self.at(transfer.index) else {
+            return;
+        };
+        let in_vain = std::mem::take(&mut queue.in_vain);
+        let had_failed = queue.state.has_failed();
+        queue.no_quarantine = None;
+        let event = match result {
+            Ok(done) => {
+                queue.set_trouble(done.trouble());
+                queue.delivered(&done, waited_us, &size)
+            }
+            Err(StoreError::BadQueue { owner }) => {
+                let keys = renamed(queue, &Bytes::from(owner), configured.is_some());
+                queue.set_trouble(keys.as_ref().err().cloned());
+                match keys {
+                    Err(_) => Event::Failed,
+                    Ok(keys) => {
+                        tracing::error!(
+                            queue = %Cut(&keys.name),
+                            before = %Cut(queue.name()),
+                            "Redis has recorded another name for the keys of a queue; messages go \
+                             to the list of that name from now on"
+                        );
+                        queue.rename(&keys, &metrics);
+                        Event::Renamed
+                    }
+                }
+            }
+            Err(error) => {
+                queue.set_trouble(Some(error.to_string()));
+                // The other keys are checked by the offer itself.
+                if let StoreError::WrongType { key } = error
+                    && key == queue.keys.quarantine.escape_ascii().to_string()
+                {
+                    queue.no_quarantine = Some(key);
+                }
+                Event::Failed
+            }
+        };
+        if in_vain && matches!(event, Event::Moved { any, .. } if any || had_failed) {
+            self.in_vain.give_back();
+        }
+        self.on(transfer.index, event, None, local_us);
+    }
+
+    /// How many transfers are under way.
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    // Heads to be read.
+
+    /// All heads are to be read soon: something may have been missed.
+    pub(super) fn mark_all(&mut self) {
+        match self.marked_behind {
+            Some(_) => self.all_marked_again = true,
+            None => self.marked_behind = Some(Bytes::new()),
+        }
+    }
+
+    /// The same of the queues whose publications cannot be heard.
+    pub(super) fn mark_unheard(&mut self) {
+        let unheard = std::mem::take(&mut self.unheard);
+        unheard.iter().for_each(|suffix| self.mark_again(suffix));
+        self.unheard = unheard;
+    }
+
+    pub(super) fn mark_again(&mut self, suffix: &[u8]) {
+        if let Some(index) = self.index(suffix) {
+            self.mark(index);
+        }
+    }
+
+    fn mark(&mut self, index: usize) {
+        if let Some(queue) = self.at(index)
+            && !std::mem::replace(&mut queue.marked, true)
+        {
+            self.marked.push_back(index);
+        }
+    }
+
+    pub(super) fn has_marked(&self) -> bool {
+        !self.marked.is_empty() || self.marked_behind.is_some()
+    }
+
+    /// Up to `count` queues whose heads are to be read now: (suffix, name). Those that were marked
+    /// one by one go first.
+    pub(super) fn take_marked(&mut self, count: usize) -> Vec<(Bytes, Bytes)> {
+        let mut page = Vec::new();
+        while page.len() < count
+            && let Some(index) = self.marked.pop_front()
+        {
+            if let Some(queue) = self.at(index)
+                && std::mem::take(&mut queue.marked)
+            {
+                page.push((queue.suffix.clone(), queue.name().clone()));
+            }
+        }
+        if page.is_empty()
+            && let Some(behind) = self.marked_behind.take()
+        {
+            page = self.page(&behind, count);
+            self.marked_behind = match page.last() {
+                Some((suffix, _)) => Some(suffix.clone()),
+                None => std::mem::take(&mut self.all_marked_again).then(Bytes::new),
+            };
+        }
+        page
+    }
+
+    // Which queues are served.
+
+    /// Where the queue is served, from now on if it is not yet; nothing if it is another broker's,
+    /// or has no place.
+    fn serve(&mut self, keys: &QueueKeys) -> Option<usize> {
+        let suffix = keys.suffix();
+        if let Some(&index) = self.by_suffix.get(&suffix) {
+            return Some(index);
+        }
+        if !self.ownership.is_mine(&suffix) {
+            return None;
+        }
+        if !self.admission.is_reserved(&suffix) && !self.free_place() {
+            self.admission.wait(keys);
+            return None;
+        }
+        let metrics = self.metrics.queue(&keys.name);
+        let mut queue = ScheduledQueue::new(keys, (self.clock_of)(keys), metrics);
+        queue.offers = self.admission.served(&suffix);
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.queues.push(None);
+            self.queues.len() - 1
+        });
+        if let Some(slot) = self.queues.get_mut(index) {
+            *slot = Some(queue);
+        }
+        if std::str::from_utf8(&suffix).is_err() {
+            self.unheard.insert(suffix.clone());
+        }
+        self.evicted.remove(&suffix);
+        self.by_suffix.insert(suffix, index);
+        self.begun.push(keys.name.clone());
+        Some(index)
+    }
+
+    /// Whether there is a place for one more queue; where there is none, one that is empty gives
+    /// its place away, and is pruned later.
+    fn free_place(&mut self) -> bool {
+        while !self.admission.has_place(self.by_suffix.len()) {
+            let Some(index) = self.empty.pop_first() else {
+                return false;
+            };
+            if let Some(queue) = self.at(index)
+                && queue.may_end()
+            {
+                let (suffix, name) = (queue.suffix.clone(), queue.name().clone());
+                self.remove(index, &suffix);
+                if self.evicted.len() < EVICTED_MAX {
+                    self.evicted.insert(suffix, name);
+                }
+            }
+        }
+        true
+    }
+
+    /// Gives free places to queues that found none before.
+    fn serve_waiting(&mut self, local_us: u64) {
+        while self.admission.anyone_waits() && self.free_place() {
+            let Some(name) = self.admission.next_waiting() else {
+                return;
+            };
+            self.metrics.wakeup(WakeCause::Scan);
+            self.look(&QueueKeys::new(&name), Urgency::Due, local_us);
+        }
+    }
+
+    fn remove(&mut self, index: usize, suffix: &[u8]) {
+        if let Some(slot) = self.queues.get_mut(index) {
+            *slot = None;
+        }
+        self.by_suffix.remove(suffix);
+        self.unheard.remove(suffix);
+        self.free.push(index);
+    }
+
+    /// Queues to be noted in the registry.
+    pub(super) fn take_begun(&mut self) -> Vec<Bytes> {
+        std::mem::take(&mut self.begun)
+    }
+
+    /// Queues to be pruned, suffix and name: those that were found empty since the last call and
+    /// still wait for nothing, and those that gave their place away.
+    pub(super) fn take_empty(&mut self) -> Vec<(Bytes, Bytes)> {
+        let mut empty: Vec<_> = std::mem::take(&mut self.evicted).into_iter().collect();
+        for index in std::mem::take(&mut self.empty) {
+            if let Some(queue) = self.at(index)
+                && queue.state.is_idle()
+            {
+                empty.push((queue.suffix.clone(), queue.name().clone()));
+            }
+        }
+        empty
+    }
+
+    /// The queue was pruned: it is served again with the next offer, publication or scan.
+    pub(super) fn pruned(&mut self, suffix: &[u8], local_us: u64) {
+        let Some(index) = self.index(suffix) else {
+            return;
+        };
+        let Some(queue) = self.at(index) else {
+            return;
+        };
+        if queue.may_end() {
+            self.remove(index, suffix);
+            self.serve_waiting(local_us);
+        } else {
+            // It came back to life in between: noted again. What is offered may yet be refused.
+            let name = queue.name().clone();
+            self.begun.push(name);
+            self.empty.insert(index);
+        }
+    }
+
+    /// Messages are pending in a queue that was to be pruned. Where it is served still, its loop
+    /// was woken by what brought them.
+    pub(super) fn is_not_empty(&mut self, suffix: &[u8], name: &Bytes, local_us: u64) {
+        if self.index(suffix).is_none() {
+            self.look(&QueueKeys::new(name), Urgency::Doubt, local_us);
+        }
+    }
+
+    /// A queue could not be pruned: it is tried again, else its place would be lost.
+    pub(super) fn prune_again(&mut self, suffix: Bytes, name: Bytes) {
+        match self.index(&suffix) {
+            Some(index) => _ = self.empty.insert(index),
+            None if self.evicted.len() < EVICTED_MAX => _ = self.evicted.insert(suffix, name),
+            None => {}
+        }
+    }
+
+    /// Whether the queue is this broker's to serve, and is not served yet.
+    pub(super) fn is_missing(&self, suffix: &[u8]) -> bool {
+        self.index(suffix).is_none() && self.ownership.is_mine(suffix)
+    }
+
+    /// The name that the configuration gives to these keys.
+    pub(super) fn configured(&self, suffix: &[u8]) -> Option<&Bytes> {
+        self.admission.configured(suffix)
+    }
+
+    pub(super) fn index(&self, suffix: &[u8]) -> Option<usize> {
+        self.by_suffix.get(suffix).copied()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_suffix.len()
+    }
+
+    /// Up to `count` served queues behind `behind` in the order of their suffixes: (suffix, name).
+    pub(super) fn page(&self, behind: &Bytes, count: usize) -> Vec<(Bytes, Bytes)> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let range = self.by_suffix.range::<Bytes, _>((Excluded(behind), Unbounded));
+        let row = |(suffix, index): (&Bytes, &usize)| {
+            let queue = self.queues.get(*index)?.as_ref()?;
+            Some((suffix.clone(), queue.name().clone()))
+        };
+        range.take(count).filter_map(row).collect()
+    }
+
+    /// When the head of a queue is due, as far as is known.
+    pub(super) fn head(&self, suffix: &[u8]) -> Option<Moment> {
+        self.queues.get(self.index(suffix)?)?.as_ref()?.head
+    }
+
+    fn set_head(&mut self, index: usize, head: Option<Moment>) {
+        if let Some(queue) = self.at(index) {
+            queue.head = head;
+        }
+    }
+
+    /// How long the head of a queue that shares its metrics with others has been due; 0 if it is
+    /// not, or is paused.
+    pub(super) fn overdue_ms(&self, suffix: &[u8], head: Option<Moment>, local_us: u64) -> u64 {
+        let queue = self.index(suffix).and_then(|index| self.queues.get(index)?.as_ref());
+        let shares =
+            |queue: &&ScheduledQueue| queue.metrics.label() == OTHER && !queue.state.is_paused();
+        match (queue.filter(shares), head) {
+            (Some(queue), Some(head)) if head > 0 => {
+                (queue.clock.at(local_us) / 1_000).saturating_sub(head)
+            }
+            _ => 0,
+        }
+    }
+
+    fn indexes(&self, which: impl Fn(&ScheduledQueue) -> bool) -> Vec<usize> {
+        let all = self.queues.iter().enumerate();
+        let is_one = |queue: &Option<ScheduledQueue>| queue.as_ref().is_some_and(&which);
+        all.filter(|(_, queue)| is_one(queue)).map(|(index, _)| index).collect()
+    }
+
+    fn at(&mut self, index: usize) -> Option<&mut ScheduledQueue> {
+        self.queues.get_mut(index)?.as_mut()
+    }
+
+    fn queue(&mut self, suffix: &[u8]) -> Option<&mut ScheduledQueue> {
+        self.at(self.index(suffix)?)
+    }
+}
+
+/// The keys under the name that Redis has recorded, which is the true one; or why it is not taken:
+/// a name of the configuration stays, and so delivery stops.
+fn renamed(
+    queue: &ScheduledQueue,
+    owner: &Bytes,
+    is_configured: bool,
+) -> Result<QueueKeys, String> {
+    let name = Cut(owner);
+    if !keys::may_own(owner, &queue.suffix) {
+        return Err(format!(
+            "the recorded name {name} has other keys: was something renamed by hand?"
+        ));
+    }
+    if is_configured {
+        return Err(format!("its keys belong to the queue {name}"));
+    }
+    Ok(QueueKeys::new(owner))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000;
+    /// The times of Redis's clocks when the local one shows 0: queues in "far" live on a node whose
+    /// clock is a day ahead.
+    const NEAR_US: u64 = 1_795_228_205_000_000;
+    const FAR_US: u64 = NEAR_US + 86_400 * SECOND;
+
+    const LATER_MS: u64 = NEAR_US / 1_000 + 60_000;
+
+    /// A schedule, the clocks of its nodes, and the local time, which the test holds.
+    struct Bench {
+        schedule: Schedule,
+        near: Rc<Clock>,
+        far: Rc<Clock>,
+        local_us: u64,
+    }
+
+    impl Bench {
+        fn new(transfers_in_flight_max: usize, queues_max: usize) -> Self {
+            let transfer = TransferSize { messages_max: 64, bytes_max: 1, took_us_max: 2_000 };
+            let backoff = Backoff { min_ms: 50, max_ms: 5_000 };
+            let limits = Limits { transfers_in_flight_max, transfer, backoff, queues_max };
+            let (near, far): (Rc<Clock>, Rc<Clock>) = Default::default();
+            near.sample(0, 0, NEAR_US);
+            far.sample(0, 0, FAR_US);
+            let clocks = (near.clone(), far.clone());
+            let clock_of = move |keys: &QueueKeys| match keys.name.starts_with(b"far") {
+                true => clocks.1.clone(),
+                false => clocks.0.clone(),
+            };
+            let schedule = Schedule::new(
+                0,
+                limits,
+                Metrics::new(100),
+                Ownership::by(|suffix| !suffix.starts_with(b"{others")),
+                std::iter::once(Bytes::from_static(b"configured")),
+                Box::new(clock_of),
+            );
+            Self { schedule, near, far, local_us: 0 }
+        }
+
+        fn at_ms(&mut self, local_ms: u64) {
+            self.local_us = local_ms * 1_000;
+        }
+
+        fn hint(&mut self, name: &str, due_ms: u64) {
+            self.schedule.hint(&keys_of(name), due_ms, self.local_us);
+        }
+
+        fn look(&mut self, name: &str, urgency: Urgency) {
+            self.schedule.look(&keys_of(name), urgency, self.local_us);
+        }
+
+        /// The transfers that begin now.
+        fn begun(&mut self) -> Vec<Transfer> {
+            let (schedule, local_us) = (&mut self.schedule, self.local_us);
+            std::iter::from_fn(|| schedule.next_transfer(local_us)).collect()
+        }
+
+        /// The same, by name; all of them answer that nothing is pending.
+        fn run(&mut self) -> Vec<String> {
+            let begun = self.begun();
+            for transfer in &begun {
+                self.answer(transfer, Ok(done("")));
+            }
+            begun.iter().map(name_of).collect()
+        }
+
+        fn answer(&mut self, transfer: &Transfer, result: Result<Transferred, StoreError>) {
+            self.schedule.answered(transfer, result, 100, self.local_us);
+        }
+
+        /// Offers one message that is the head, or is refused.
+        fn offer(&mut self, name: &str, due_ms: u64) -> Result<(), StoreError> {
+            let keys = keys_of(name);
+            self.schedule.reserve(&keys)?;
+            self.schedule.offered(&keys, 1, Some(due_ms), self.local_us);
+            Ok(())
+        }
+
+        fn serves(&self, name: &str) -> bool {
+            self.schedule.index(keys_of(name).suffix_bytes()).is_some()
+        }
+    }
+
+    fn keys_of(name: &str) -> QueueKeys {
+        QueueKeys::new(name.as_bytes())
+    }
+
+    fn name_of(transfer: &Transfer) -> String {
+        String::from_utf8(transfer.keys.name.to_vec()).unwrap()
+    }
+
+    /// A transfer that moved one message; `next`: the score of the head after it.
+    fn done(next: &str) -> Transferred {
+        let (moved, next) = (vec![(1.0, 1)], next.to_owned());
+        Transferred { moved, next, ..Transferred::default() }
+    }
+
+    #[test]
+    fn each_queue_waits_by_the_clock_of_its_node() {
+        let mut bench = Bench::new(8, 8);
+        bench.hint("near", NEAR_US / 1_000 + 500);
+        bench.hint("far", FAR_US / 1_000 + 300);
+        assert_eq!(bench.schedule.next_timer(), Some(299_700), "it drifts while it waits");
+        bench.at_ms(301);
+        bench.schedule.elapsed(bench.local_us);
+        assert_eq!(bench.run(), ["far"]);
+        bench.local_us = 499_600;
+        bench.schedule.elapsed(bench.local_us);
+        assert_eq!(bench.run(), [""; 0], "it fired early, and is armed again");
+        assert_eq!(bench.schedule.next_timer(), Some(500_000));
+        bench.at_ms(500);
+        bench.schedule.elapsed(bench.local_us);
+        assert_eq!(bench.run(), ["near"]);
+    }
+
+    #[test]
+    fn a_step_of_one_clock_arms_the_timers_of_its_node_again_and_no_others() {
+        let mut bench = Bench::new(8, 8);
+        bench.hint("near", NEAR_US / 1_000 + 90_000);
+        bench.hint("far", FAR_US / 1_000 + 50_000);
+        let before = bench.schedule.next_timer();
+        // The near clock goes a minute ahead: its queue is due after 30 s now.
+        bench.near.sample(0, 0, NEAR_US + 60 * SECOND);
+        assert_eq!(bench.schedule.next_timer(), before, "nobody has said so yet");
+        bench.schedule.clock_stepped(&bench.near.clone(), bench.local_us);
+        assert_eq!(bench.schedule.next_timer(), Some(30 * SECOND - 30_000));
+        let marked = bench.schedule.take_marked(9);
+        assert_eq!(marked, [(keys_of("near").suffix(), Bytes::from("near"))]);
+        // The far one goes back: it fires later, and the near one is as it was.
+        bench.far.sample(0, 0, FAR_US - 60 * SECOND);
+        bench.schedule.clock_stepped(&bench.far.clone(), bench.local_us);
+        bench.at_ms(50_000);
+        bench.schedule.elapsed(bench.local_us);
+        assert_eq!(bench.run(), ["near"]);
+        assert_eq!(bench.schedule.next_timer(), Some(110 * SECOND - 110_000));
+    }
+
+    #[test]
+    fn half_of_the_calls_are_kept_for_what_has_become_due() {
+        let mut bench = Bench::new(4, 100);
+        for n in 0..5 {
+            bench.look(&format!("doubt-{n}"), Urgency::Doubt);
+        }
+        let doubts = bench.begun();
+        assert_eq!(doubts.iter().map(name_of).collect::<Vec<_>>(), ["doubt-0", "doubt-1"]);
+        for n in 0..3 {
+            bench.hint(&format!("due-{n}"), 0);
+        }
+        let due = bench.begun();
+        assert_eq!(due.iter().map(name_of).collect::<Vec<_>>(), ["due-0", "due-1"]);
+        assert_eq!(bench.schedule.in_flight(), 4);
+        bench.answer(&due[0], Ok(done("")));
+        assert_eq!(bench.run(), ["due-2"]);
+        bench.answer(&doubts[0], Ok(done("")));
+        assert_eq!(bench.run(), ["doubt-2"]);
+    }
+
+    #[test]
+    fn calls_in_vain_are_bounded_in_time_and_true_ones_are_not() {
+        let mut bench = Bench::new(1_000, 1_000);
+        for n in 0..300 {
+            bench.look(&format!("q-{n}"), Urgency::Doubt);
+        }
+        let begun = bench.begun();
+        assert_eq!(begun.len() as u64, IN_VAIN_PER_SECOND);
+        assert_eq!(bench.schedule.retry_after(), Some(Duration::from_millis(5)));
+        // 50 of them find something to do.
+        for (n, transfer) in begun.iter().enumerate() {
+            let nothing = Transferred::default();
+            bench.answer(transfer, Ok(if n < 50 { done("") } else { nothing }));
+        }
+        assert_eq!(bench.begun().len(), 50);
+        bench.local_us += 50_000;
+        assert_eq!(bench.begun().len(), 10);
+        // A publication costs one too, else its head is marked.
+        bench.hint("known", LATER_MS);
+        assert!(bench.schedule.published(keys_of("known").suffix_bytes(), 0, bench.local_us));
+        assert_eq!(bench.schedule.take_marked(9).len(), 1);
+        assert!(!bench.schedule.published(b"{strange}", 0, bench.local_us), "to be found");
+    }
+
+    /// A place that can be freed is freed at once, and its queue is pruned all the same.
+    #[test]
+    fn an_empty_queue_gives_its_place_away() {
+        let mut bench = Bench::new(8, 2);
+        let full = Err(StoreError::TooManyQueues { max: 2 });
+        assert_eq!(bench.offer("a", 0), Ok(()));
+        assert_eq!(bench.offer("b", LATER_MS), Ok(()));
+        assert_eq!(bench.offer("c", 0), full, "neither is empty");
+        assert_eq!(bench.run(), ["a"]);
+        assert_eq!(bench.offer("c", LATER_MS), Ok(()));
+        assert_eq!((bench.serves("a"), bench.serves("c")), (false, true));
+        assert_eq!(bench.offer("a", 0), full);
+        let (suffix, name) = (keys_of("a").suffix(), Bytes::from("a"));
+        assert_eq!(bench.schedule.take_empty(), [(suffix.clone(), name.clone())]);
+        bench.schedule.prune_again(suffix.clone(), name.clone());
+        assert_eq!(bench.schedule.take_empty(), [(suffix.clone(), name.clone())]);
+        // Others have offered to it meanwhile: it waits for a place, and gets the next one.
+        bench.schedule.is_not_empty(&suffix, &name, bench.local_us);
+        bench.schedule.head_read(keys_of("b").suffix_bytes(), None, WakeCause::Scan, 0);
+        assert_eq!(bench.run(), ["b"]);
+        assert_eq!((bench.serves("a"), bench.serves("b")), (true, false));
+        assert_eq!(bench.run(), ["a"]);
+    }
+
+    #[test]
+    fn a_queue_that_is_offered_to_keeps_its_place() {
+        let mut bench = Bench::new(8, 1);
+        assert_eq!(bench.offer("a", 0), Ok(()));
+        bench.schedule.reserve(&keys_of("a")).unwrap();
+        assert_eq!(bench.run(), ["a"]);
+        assert!(bench.offer("b", 0).is_err());
+        let suffix = keys_of("a").suffix();
+        bench.schedule.pruned(&suffix, bench.local_us);
+        assert!(bench.serves("a"));
+        assert_eq!(bench.schedule.take_begun(), ["a", "a"], "noted again");
+        bench.schedule.release(&keys_of("a"), bench.local_us);
+        bench.schedule.pruned(&suffix, bench.local_us);
+        assert!(!bench.serves("a"));
+        // A reservation that nothing comes of is no place either.
+        bench.schedule.reserve(&keys_of("b")).unwrap();
+        bench.schedule.release(&keys_of("b"), bench.local_us);
+        assert_eq!(bench.offer("c", 0), Ok(()));
+    }
+
+    #[test]
+    fn a_queue_of_another_broker_is_stored_and_not_served() {
+        let mut bench = Bench::new(8, 1);
+        assert_eq!(bench.offer("others", 0), Ok(()));
+        bench.hint("others", 0);
+        bench.look("others", Urgency::Due);
+        assert!(!bench.serves("others"));
+        assert!(bench.schedule.published(b"{others}", 0, 0), "nothing is to be found");
+        assert!(!bench.schedule.is_missing(b"{others}"));
+        assert!(bench.schedule.is_missing(b"{mine}"));
+        assert_eq!(bench.offer("mine", 0), Ok(()), "it has taken no place");
+        assert_eq!(bench.run(), ["mine"]);
+    }
+
+    /// Each row: a queue, what its transfer answers, and the queue that is transferred next.
+    #[test]
+    fn what_a_transfer_answers() {
+        let owner = |owner: &str| Err(StoreError::BadQueue { owner: owner.into() });
+        let quarantine = keys_of("w").quarantine.escape_ascii().to_string();
+        let wrong_type = Err(StoreError::WrongType { key: quarantine });
+        let rows = [
+            ("a", Ok(done("")), None),
+            ("a", Ok(done("5")), Some("a")),
+            ("a", owner("{a}"), Some("{a}")),
+            // Not where the configuration says another, or where it has other keys.
+            ("configured", owner("{configured}"), None),
+            ("a", owner("b"), None),
+            ("w", wrong_type, None),
+        ];
+        for (queue, answer, next) in rows {
+            let mut bench = Bench::new(1, 9);
+            bench.hint(queue, 0);
+            let begun = bench.begun();
+            let what = format!("{queue}: {answer:?}");
+            let refuses_offers = queue == "w";
+            let failed = answer.is_err() && next.is_none();
+            bench.answer(&begun[0], answer);
+            assert_eq!(bench.run().first().map(String::as_str), next, "{what}");
+            let reserved = bench.schedule.reserve(&keys_of(queue));
+            assert_eq!(reserved.is_err(), refuses_offers, "{what}");
+            // A failed transfer is tried again later.
+            let retry = bench.schedule.next_timer();
+            assert_eq!(retry, failed.then_some(50_000), "{what}");
+            // Redis is back: its head is read, and the failure forgotten.
+            bench.schedule.redis_is_back(bench.local_us);
+            assert_eq!(bench.schedule.has_marked(), failed, "{what}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_pause_of_all_is_noticed_once() {
+        let mut bench = Bench::new(1, 9);
+        bench.hint("a", 0);
+        let begun = bench.begun();
+        let paused = Transferred { paused_until: Some(-1), ..Transferred::default() };
+        bench.answer(&begun[0], Ok(paused));
+        let suffix = keys_of("a").suffix();
+        bench.schedule.set_paused_all(false, 0);
+        assert!(!bench.schedule.has_marked(), "it was not");
+        bench.schedule.set_paused_all(true, 0);
+        bench.schedule.head_read(&suffix, Some(1), WakeCause::Scan, 0);
+        assert_eq!(bench.run(), [""; 0], "an overdue head is no news while all are paused");
+        bench.schedule.set_paused_all(false, 0);
+        assert_eq!(bench.schedule.take_marked(9), [(suffix.clone(), Bytes::from("a"))]);
+        bench.schedule.head_read(&suffix, Some(1), WakeCause::Scan, 0);
+        assert_eq!(bench.run(), ["a"]);
+    }
+
+    #[test]
+    fn all_heads_are_read_page_by_page() {
+        let mut bench = Bench::new(1, 9);
+        let pages = |bench: &mut Bench| -> Vec<usize> {
+            let page = || Some(bench.schedule.take_marked(2).len()).filter(|len| *len > 0);
+            std::iter::from_fn(page).collect()
+        };
+        for name in ["a", "b", "c"] {
+            bench.hint(name, LATER_MS);
+        }
+        bench.schedule.mark_all();
+        assert_eq!(pages(&mut bench), [2, 1]);
+        // Asked again meanwhile: a whole round follows.
+        bench.schedule.mark_all();
+        assert_eq!(bench.schedule.take_marked(2).len(), 2);
+        bench.schedule.mark_all();
+        assert_eq!(pages(&mut bench), [1]);
+        assert!(bench.schedule.has_marked());
+        assert_eq!(pages(&mut bench), [2, 1]);
+        assert!(!bench.schedule.has_marked());
+        // One by one, each once.
+        bench.schedule.mark_again(b"{b}");
+        bench.schedule.mark_again(b"{b}");
+        assert_eq!(pages(&mut bench), [1]);
+    }
+}

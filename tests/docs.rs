@@ -1,0 +1,755 @@
+//! README.md and the pages of docs are true as far as a test can see: commands, error codes,
+//! settings, flags, keys, metrics, files, links, tests and make targets that they name are those of
+//! the program.
+//!
+//! Knows no prose. Keeps: a command, a code or a key that is added to the program and not to the
+//! docs fails here, and so does one that is only in the docs.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use delay_broker::audit;
+use delay_broker::command::TABLE;
+use delay_broker::command::examples::{EXAMPLES, PENDING};
+use delay_broker::config::Config;
+use delay_broker::metrics;
+use regex::Regex;
+
+use support::broker::Broker;
+use support::redis::Redis;
+
+#[path = "support/mod.rs"]
+mod support;
+
+fn file(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// README.md and each page of docs, by its path.
+fn pages() -> Vec<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let found = sources(&root.join("docs"), "md").into_iter();
+    let found = found.map(|path| path.strip_prefix(root).unwrap().to_str().unwrap().to_owned());
+    let mut pages: Vec<String> = found.chain(["README.md".to_owned()]).collect();
+    pages.sort();
+    pages
+}
+
+/// The text of all pages.
+fn docs() -> String {
+    pages().iter().map(|page| file(page) + "\n").collect()
+}
+
+/// The text below a heading of a page, up to the next one of the same or a higher level.
+fn section(page: &str, heading: &str) -> String {
+    let text = format!("\n{}", file(page));
+    let rest = text
+        .split_once(&format!("\n{heading}\n"))
+        .unwrap_or_else(|| panic!("{page} has no {heading}"))
+        .1;
+    let level = heading.split(' ').next().unwrap().len();
+    let end = Regex::new(&format!("(?m)^#{{1,{level}}} ")).unwrap().find(rest);
+    rest[..end.map_or(rest.len(), |end| end.start())].to_owned()
+}
+
+/// The rows of the first table of a section, its cells as they are shown.
+fn rows(page: &str, heading: &str) -> Vec<Vec<String>> {
+    let section = section(page, heading);
+    let table = section.lines().skip_while(|line| !line.starts_with('|'));
+    let table = table.take_while(|line| line.starts_with('|')).skip(2);
+    // A bar inside a cell is written `\|`.
+    let cells = |line: &str| -> Vec<String> {
+        let line = line.trim_matches('|').replace("\\|", "\0");
+        let cells = line.split('|').map(|cell| cell.trim().replace('\0', "|"));
+        cells.collect()
+    };
+    table.map(cells).collect()
+}
+
+/// What stands between backticks on one line, of a text without its code blocks.
+fn quoted(text: &str) -> BTreeSet<String> {
+    let blocks = Regex::new(r"(?ms)^ *```.*?^ *```").unwrap();
+    let text = blocks.replace_all(text, "");
+    let spans = Regex::new(r"`([^`\n]+)`").unwrap();
+    let span = |found: regex::Captures<'_>| found[1].replace("\\|", "|");
+    spans.captures_iter(&text).map(span).collect()
+}
+
+fn missing<'a>(
+    wanted: &'a BTreeSet<String>,
+    there: &'a BTreeSet<String>,
+) -> impl Iterator<Item = &'a String> {
+    wanted.difference(there)
+}
+
+fn same(what: &str, docs: &BTreeSet<String>, program: &BTreeSet<String>) {
+    let unsaid: Vec<_> = missing(program, docs).collect();
+    let untrue: Vec<_> = missing(docs, program).collect();
+    assert!(unsaid.is_empty(), "the docs lack the {what} {unsaid:?}");
+    assert!(untrue.is_empty(), "the docs have the {what} {untrue:?}");
+}
+
+fn sources(dir: &Path, ending: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for path in fs::read_dir(dir).unwrap().map(|file| file.unwrap().path()) {
+        if path.is_dir() {
+            found.extend(sources(&path, ending));
+        } else if path.extension().is_some_and(|e| e == ending) {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// All of `src` but its tests, as one text.
+fn source() -> String {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut text = String::new();
+    for path in sources(&dir, "rs") {
+        if !path.ends_with("tests.rs") {
+            let file = fs::read_to_string(path).unwrap();
+            text += file.split("\n#[cfg(test)]").next().unwrap();
+        }
+    }
+    text
+}
+
+/// Other commands that it names are answered, too; those of Redis that it only tells of are few.
+#[test]
+fn commands_in_the_text_exist() {
+    let of_redis = [
+        "BLPOP", "BLMOVE", "LRANGE", "LREM", "KEYS", "SCAN", "EVALSHA", "DEL", "UNLINK", "ACL",
+        "SLOWLOG",
+    ];
+    let options = [
+        "LIST", "RESTORE", "DROP", "NAME", "AT", "AS", "COUNT", "CURSOR", "DECODE", "NX", "XX",
+        "MODERN", "LEGACY", "ALL",
+    ];
+    let word = Regex::new(r"^[A-Z][A-Z.]+( |$)").unwrap();
+    let codes = codes();
+    for span in quoted(&docs()).iter().filter(|span| word.is_match(span)) {
+        let name = span.split(' ').next().unwrap();
+        let known = TABLE.iter().any(|spec| spec.name == name)
+            || codes.contains(name)
+            || of_redis.contains(&name)
+            || options.contains(&name);
+        assert!(known, "the docs name {span}");
+    }
+}
+
+/// The list of the codes that answers are counted by, in the source.
+fn list_of_codes() -> String {
+    let metrics = file("src/metrics/commands.rs");
+    let list = metrics.split_once("const CODES").unwrap().1;
+    list.split_once("];").unwrap().0.to_owned()
+}
+
+fn codes() -> BTreeSet<String> {
+    let code = Regex::new("\"([A-Z]+)\"").unwrap();
+    let list = list_of_codes();
+    code.captures_iter(&list).map(|c| c[1].to_owned()).collect()
+}
+
+#[test]
+fn every_error_code_has_a_section() {
+    let page = "docs/errors.md";
+    let codes = codes();
+    let heading = Regex::new("(?m)^## ([A-Z]+)$").unwrap();
+    let text = file(page);
+    let shown: BTreeSet<String> =
+        heading.captures_iter(&text).map(|found| found[1].to_owned()).collect();
+    same("error codes", &shown, &codes);
+    // Something answers them, not only counts them.
+    let source = source().replace(&list_of_codes(), "");
+    let form =
+        Regex::new(r"(?s)^\n\*\*When:\*\* .+\n\*\*Applied:\*\* (no|maybe)\.\n.*\*\*Do:\*\* ");
+    let form = form.unwrap();
+    for code in &shown {
+        let made = Regex::new(&format!("\"-?{code}[ \"]")).unwrap();
+        assert!(made.is_match(&source), "nothing in src answers {code}");
+        assert!(form.is_match(&section(page, &format!("## {code}"))), "{page}: {code}");
+    }
+}
+
+/// Every word that a finding of the audit can have, and the rights as the program prints them.
+#[test]
+fn audit_words_and_rights_are_those_of_the_program() {
+    let runbook = file("docs/operate/runbook.md");
+    let headings = runbook.lines().filter_map(|line| line.strip_prefix("### Audit: "));
+    let shown = headings.map(str::to_owned);
+    let ours = audit::WORDS.map(str::to_owned);
+    same("words of the audit", &shown.collect(), &ours.into());
+    let line = audit::rights::acl_line("broker");
+    assert!(docs().lines().any(|seen| seen == line), "the docs lack {line}");
+}
+
+/// `section.key`, wherever it stands, and DELAY_BROKER_SECTION__KEY.
+#[test]
+fn settings_exist() {
+    let settings = Config::with(&[]).unwrap().settings;
+    let keys: BTreeSet<String> = settings.into_iter().map(|(key, _)| key).collect();
+    let sections: BTreeSet<&str> = keys.iter().filter_map(|key| key.split('.').next()).collect();
+    let form = Regex::new(r"^([a-z]+)\.[a-z_]+$").unwrap();
+    let mut seen = 0;
+    for span in quoted(&docs()) {
+        let is_setting = form.captures(&span).is_some_and(|c| sections.contains(&c[1]));
+        // A file beside the data has a name of this form, too.
+        if is_setting && span != "redis.log" {
+            assert!(keys.contains(&span), "the docs name the setting {span}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 10, "the docs name {seen} settings");
+    let variable = Regex::new(r"DELAY_BROKER_([A-Z_]+?)__([A-Z_]+)").unwrap();
+    for found in variable.captures_iter(&docs()) {
+        let key = format!("{}.{}", &found[1], &found[2]).to_ascii_lowercase();
+        let known = keys.contains(&key) || key == "section.key";
+        assert!(known, "the docs name the variable {}", &found[0]);
+    }
+}
+
+/// The limits are those of the defaults.
+#[test]
+fn limits_are_the_defaults() {
+    let limits = rows("docs/limits.md", "# Limits");
+    let settings = Config::with(&[]).unwrap().settings;
+    let value = |key: &str| {
+        let mut found = settings.iter().filter(|(known, _)| known == key);
+        let (_, value) = found.next().unwrap_or_else(|| panic!("no {key}"));
+        u64::try_from(value.as_integer().unwrap()).unwrap()
+    };
+    let shown = |number: &str, unit: Option<&str>| {
+        let number: u64 = number.replace(',', "").parse().unwrap();
+        number
+            * match unit {
+                Some("KiB") => 1 << 10,
+                Some("MiB") => 1 << 20,
+                Some("days") => 86_400_000,
+                _ => 1,
+            }
+    };
+    let amount = Regex::new(r"(\d[\d,]*)(?: (KiB|MiB|days))?").unwrap();
+    let mut seen = 0;
+    for cells in limits.iter().filter(|cells| cells[2] != "fixed") {
+        let amounts: Vec<u64> = amount
+            .captures_iter(&cells[1])
+            .map(|found| shown(&found[1], found.get(2).map(|unit| unit.as_str())))
+            .collect();
+        for key in quoted(&cells[2]) {
+            let value = value(&key);
+            assert!(amounts.contains(&value), "{key} is {value}: {cells:?}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 10, "{seen} limits");
+}
+
+#[test]
+fn flags_exist() {
+    let help = |args: &[&str]| {
+        let program = Command::new(env!("CARGO_BIN_EXE_delay-broker")).args(args).output();
+        String::from_utf8(program.unwrap().stdout).unwrap()
+    };
+    // Those of `serve` are flags of all tasks.
+    let help = help(&["--help"]) + &help(&["health", "--help"]);
+    let flag = Regex::new(r"^(--[a-z-]+)( |$)").unwrap();
+    let docs = quoted(&docs());
+    let shown: BTreeSet<String> = docs
+        .iter()
+        .filter_map(|span| Some(flag.captures(span)?[1].to_owned()))
+        .filter(|flag| flag != "--help")
+        .collect();
+    let option = Regex::new(r"(?m)^ +(?:-\w, )?(--[a-z-]+)").unwrap();
+    let ours: BTreeSet<String> = option
+        .captures_iter(&help)
+        .map(|found| found[1].to_owned())
+        .filter(|flag| !["--help", "--version"].contains(&flag.as_str()))
+        .collect();
+    same("flags", &shown, &ours);
+}
+
+/// The versions and scenarios that `make redisson` runs, as its source lists them.
+#[test]
+fn what_was_run_with_redisson_is_run() {
+    let driver = file("tests/interop/redisson/main.rs");
+    let listed = |pattern: &str| {
+        let found = Regex::new(pattern).unwrap();
+        let found = found.captures_iter(&driver);
+        found.map(|found| found[1].to_owned()).collect()
+    };
+    let first = |heading| -> BTreeSet<String> {
+        let rows = rows("docs/redisson.md", heading).into_iter();
+        rows.map(|cells| cells[0].clone()).collect()
+    };
+    let versions = listed(r#""(\d+\.\d+\.\d+)"[,\]]"#);
+    same("versions of Redisson", &first("# With Redisson"), &versions);
+    let scenarios = listed(r#"\("([^"]+)", \w+::\w+\)"#);
+    same("scenarios", &first("## What was run"), &scenarios);
+}
+
+/// Keys as they begin, and metrics.
+#[test]
+fn keys_and_metrics_exist() {
+    let prefix = |key: &str| key.split(':').next().unwrap().to_owned();
+    let metrics: BTreeSet<&str> = metrics::TABLE.iter().map(|spec| spec.name).collect();
+    let shown: BTreeSet<String> = rows("docs/internals/data-in-redis.md", "# Data in Redis")
+        .into_iter()
+        .map(|cells| prefix(cells[0].trim_matches('`')))
+        .filter(|key| key != "q")
+        .collect();
+    let key = Regex::new(r#""((?:redisson_delay|delay_broker)_[a-z_]+)[":]"#).unwrap();
+    let source = source();
+    let ours: BTreeSet<String> = key
+        .captures_iter(&source)
+        .map(|found| found[1].to_owned())
+        // Prefixes of names that are refused, and of what INFO shows.
+        .filter(|key| !["delay_broker_", "delay_broker_version"].contains(&key.as_str()))
+        .filter(|key| !metrics.contains(key.as_str()))
+        .collect();
+    same("keys", &shown, &ours);
+
+    for span in quoted(&docs()) {
+        if span.starts_with("delay_broker_") && span != "delay_broker_" {
+            let known = metrics.contains(span.as_str()) || shown.contains(&prefix(&span));
+            assert!(known, "the docs name the metric or key {span}");
+        }
+    }
+}
+
+#[test]
+fn every_metric_has_a_row() {
+    let ours = metrics::TABLE.iter().map(|spec| {
+        let labels: Vec<String> = spec.labels.iter().map(|label| format!("`{label}`")).collect();
+        let kind = format!("{:?}", spec.kind).to_lowercase();
+        format!("`{}` {kind} {} {}", spec.name, labels.join(" "), spec.help)
+    });
+    let shown =
+        rows("docs/operate/monitoring.md", "## Metrics").into_iter().map(|cells| cells.join(" "));
+    same("metrics", &shown.collect(), &ours.collect());
+}
+
+#[test]
+fn files_tests_and_make_targets_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let docs = docs() + &file("CONTRIBUTING.md");
+    let path = Regex::new(r"^(?:src|lua|tests|config|docs|\.ci)(?:/[\w./-]+)?$").unwrap();
+    let top = ["Dockerfile", "docker-compose.yml"];
+    for span in quoted(&docs) {
+        // The example of CONTRIBUTING.md is not there.
+        let is_file = path.is_match(&span) && !span.contains("/quarantined.");
+        if is_file || top.contains(&span.as_str()) {
+            assert!(root.join(&span).exists(), "the docs name the file {span}");
+        }
+    }
+    let makefile = file("Makefile");
+    let make = Regex::new(r"(?m)(?:`|^\$ )make ([a-z]+)").unwrap();
+    for found in make.captures_iter(&docs) {
+        let target = Regex::new(&format!("(?m)^{}:", &found[1])).unwrap();
+        assert!(target.is_match(&makefile), "the docs name {}", &found[0]);
+    }
+    let test = Regex::new("--test ([a-z]+)").unwrap();
+    for found in test.captures_iter(&docs) {
+        let (file, dir) =
+            (format!("tests/{}.rs", &found[1]), format!("tests/{}/main.rs", &found[1]));
+        let known = root.join(file).exists() || root.join(dir).exists();
+        assert!(known, "the docs name {}", &found[0]);
+    }
+    let bench = file("tests/load/bench.rs");
+    for cells in rows("docs/performance.md", "# Performance") {
+        let row = cells[0].replace('`', "\"");
+        assert!(bench.contains(&row), "docs/performance.md has figures of {}", cells[0]);
+    }
+}
+
+/// The rooms of the program, in the order of lib.rs.
+#[test]
+fn every_room_has_a_row() {
+    let library = file("src/lib.rs");
+    let module = Regex::new(r"(?m)^pub mod (\w+);").unwrap();
+    let ours: Vec<String> = module.captures_iter(&library).map(|c| c[1].to_owned()).collect();
+    let rows = rows("docs/internals/reading-the-code.md", "## Rooms").into_iter();
+    let shown: Vec<String> = rows.map(|cells| cells[0].trim_matches('`').to_owned()).collect();
+    assert_eq!(shown, ours);
+}
+
+/// The anchor of a heading, as GitHub and mdBook make it.
+fn anchor(heading: &str) -> String {
+    let text = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = text.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+/// Each link to a file of this repository, and each anchor of one.
+#[test]
+fn links_and_anchors_resolve() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let blocks = Regex::new(r"(?ms)^ *```.*?^ *```").unwrap();
+    let link = Regex::new(r"\]\(([^)#]*)(?:#([^)]+))?\)").unwrap();
+    let mut seen = 0;
+    let more = ["CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "tests/interop/README.md"];
+    for page in pages().iter().map(String::as_str).chain(more) {
+        let here = root.join(page);
+        let text = file(page);
+        for found in link.captures_iter(&blocks.replace_all(&text, "")) {
+            let to = &found[1];
+            if to.contains("://") {
+                continue;
+            }
+            let target = match to {
+                "" => here.clone(),
+                to => here.parent().unwrap().join(to),
+            };
+            assert!(target.exists(), "{page} links to {}", &found[0]);
+            if let Some(wanted) = found.get(2) {
+                let text = fs::read_to_string(&target).unwrap();
+                let text = blocks.replace_all(&text, "");
+                let mut headings = text.lines().filter(|line| line.starts_with('#'));
+                let known = headings.any(|heading| anchor(heading) == wanted.as_str());
+                assert!(known, "{page} links to {}", &found[0]);
+            }
+            seen += 1;
+        }
+    }
+    assert!(seen > 50, "{seen} links");
+}
+
+/// The clients of tests/interop: those that are run, at the versions that are pinned there.
+#[test]
+fn clients_are_those_that_are_run() {
+    let table = file("tests/interop/clients.txt");
+    let rows_run = table.lines().filter(|line| !line.starts_with('#'));
+    let run = rows_run.map(|line| {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let listed = |words: &str| words.split_whitespace().collect::<Vec<_>>().join(", ");
+        let left_out = cells[3].split_whitespace().map(|step| format!("`{step}`"));
+        let left_out = left_out.collect::<Vec<_>>().join(", ");
+        let version = pinned_version(cells[1]);
+        vec![cells[0].to_owned(), version, listed(cells[2]), left_out]
+    });
+    assert_eq!(rows("docs/clients.md", "## What was run"), run.collect::<Vec<_>>());
+}
+
+/// Of LANGUAGE:NAME, in the manifest of that language.
+fn pinned_version(package: &str) -> String {
+    let (language, name) = package.split_once(':').unwrap();
+    let name = regex::escape(name);
+    let (manifest, form) = match language {
+        "debian" => return package.split_once('=').unwrap().1.to_owned(),
+        "python" => ("python/requirements.txt", format!("(?m)^{name}==(.*)$")),
+        "node" => ("node/package.json", format!("\"{name}\": \"(.*)\"")),
+        "c" => ("c/requirements.txt", format!("(?m)^# {name} ([^,]*),")),
+        "go" => ("go/go.mod", format!("(?m)^\t{name} v(.*)$")),
+        "java" => ("java/pom.xml", format!(r"<artifactId>{name}</artifactId>\s*<version>(.*)<")),
+        "rust" => ("rust/Cargo.lock", format!("name = \"{name}\"\nversion = \"(.*)\"")),
+        _ => panic!("clients.txt has the language {language}"),
+    };
+    let text = file(&format!("tests/interop/{manifest}"));
+    let found = Regex::new(&form).unwrap().captures(&text);
+    found.unwrap_or_else(|| panic!("{manifest} has no {name}"))[1].to_owned()
+}
+
+/// Each client has its lines in tests/interop/README.md, and its program has them in that order.
+#[test]
+fn lines_for_each_client_are_those_of_its_program() {
+    let table = file("tests/interop/clients.txt");
+    let clients = table.lines().filter(|line| !line.starts_with('#'));
+    let clients = clients.map(|line| line.split('|').next().unwrap().trim());
+    let page = file("tests/interop/README.md");
+    let mut sections = page.split("\n## ").skip(1).map(|section| {
+        let (name, text) = section.split_once('\n').unwrap();
+        (name, text)
+    });
+    let link = Regex::new(r"\]\(([^)]+)\)").unwrap();
+    let dense = |text: &str| text.split_whitespace().collect::<String>();
+    for client in clients {
+        let (name, text) = sections.next().unwrap_or_default();
+        assert_eq!(name, client, "the section of a client, in the order of clients.txt");
+        let link = link.captures(text).unwrap();
+        let program = dense(&file(&format!("tests/interop/{}", &link[1])));
+        let block = text.split("```").nth(1).unwrap();
+        let mut from = 0;
+        for line in block.lines().skip(1) {
+            let found = program[from..].find(&dense(line));
+            from += found.unwrap_or_else(|| panic!("{}: {line}", &link[1]));
+        }
+    }
+    assert_eq!(sections.next(), None);
+}
+
+/// A command of a block for people, and the reply that stands below it.
+struct Typed {
+    command: String,
+    reply: String,
+}
+
+/// The commands of each ```console block of a text, block by block.
+fn consoles(text: &str) -> Vec<Vec<Typed>> {
+    let blocks = Regex::new(r"(?ms)^ *```console\n(.*?)^ *```").unwrap();
+    let typed = |block: &str| -> Vec<Typed> {
+        let block = format!("\n{block}");
+        let commands = block.split("\n$ ").skip(1).map(|typed| {
+            let (command, reply) = typed.split_once('\n').unwrap_or((typed, ""));
+            Typed { command: command.to_owned(), reply: reply.trim_end().to_owned() }
+        });
+        commands.collect()
+    };
+    blocks.captures_iter(text).map(|found| typed(&found[1])).collect()
+}
+
+/// A reply as a pattern: ids and times may differ, and a line `...` stands for any lines.
+fn pattern(reply: &str) -> Regex {
+    let lines: Vec<String> = reply.lines().map(regex::escape).collect();
+    let text = lines.join("\n").replace(r"\.\.\.", "(?s:.*)");
+    let id = Regex::new(r"[0-9]{13}\\-[0-9a-f]{16}").unwrap();
+    let text = id.replace_all(&text, "([0-9]{13}-[0-9a-f]{16})");
+    let time = Regex::new(r"\b[0-9]{13}\b").unwrap();
+    Regex::new(&format!("^{}$", time.replace_all(&text, "[0-9]{13}"))).unwrap()
+}
+
+/// A broker with its Redis, and a shell in which their usual ports reach them.
+struct Shell {
+    broker: Broker,
+    redis: Redis,
+    bin: tempfile::TempDir,
+    /// Each id of a page, and the one that came in its place.
+    ids: BTreeMap<String, String>,
+}
+
+impl Shell {
+    fn start() -> Shell {
+        let redis = Redis::spawn(&[]);
+        let broker = Broker::spawn(&redis.url(0), &[]);
+        let bin = tempfile::tempdir().unwrap();
+        // As on a terminal, where replies are quoted.
+        let script = "#!/usr/bin/env bash\n\
+            for word; do\n\
+              shift\n\
+              case $word in 7379) word=$BROKER;; 7381) word=$BACKING;; esac\n\
+              set -- \"$@\" \"$word\"\n\
+            done\n\
+            PATH=${PATH#*:} exec redis-cli --no-raw \"$@\"\n";
+        let path = bin.path().join("redis-cli");
+        fs::write(&path, script).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        Shell { broker, redis, bin, ids: BTreeMap::new() }
+    }
+
+    /// Types a command, with the ids that came in place of those that the page shows.
+    fn types(&self, command: &str) -> String {
+        let known = |text: String, (shown, came): (&String, &String)| text.replace(shown, came);
+        let command = self.ids.iter().fold(command.to_owned(), known);
+        let port = |address: String| address.rsplit(':').next().unwrap().to_owned();
+        let path = format!("{}:{}", self.bin.path().display(), std::env::var("PATH").unwrap());
+        let done = Command::new("bash")
+            .args(["-c", &command])
+            .env("PATH", path)
+            .env("BROKER", port(self.broker.address()))
+            .env("BACKING", port(self.redis.address()))
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let text = [done.stdout, done.stderr].concat();
+        let text = String::from_utf8(text).unwrap();
+        text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n").trim_end().to_owned()
+    }
+
+    /// Types it and compares the reply; ids of the page stand for those that came from then on.
+    fn checks(&mut self, page: &str, typed: &Typed) {
+        let came = self.types(&typed.command);
+        let found = pattern(&typed.reply).captures(&came);
+        let found = found.unwrap_or_else(|| {
+            panic!("{page}: {}\n{}\nis said, and it is\n{came}", typed.command, typed.reply)
+        });
+        let id = Regex::new("[0-9]{13}-[0-9a-f]{16}").unwrap();
+        let shown = id.find_iter(&typed.reply).map(|id| id.as_str().to_owned());
+        for (shown, came) in shown.zip(found.iter().skip(1).flatten()) {
+            let came = came.as_str().to_owned();
+            let known = self.ids.entry(shown).or_insert_with(|| came.clone());
+            assert_eq!(*known, came, "{page}: {}", typed.command);
+        }
+    }
+}
+
+/// What a page shows of a shell is what the shell shows, in the order of the page.
+#[test]
+fn sessions_are_true() {
+    for page in ["README.md", "docs/quickstart.md", "docs/errors.md", "docs/encodings.md"] {
+        let mut shell = Shell::start();
+        for typed in consoles(&file(page)).iter().flatten() {
+            // It builds, starts or tests what runs here already.
+            if !typed.command.starts_with("make ") {
+                shell.checks(page, typed);
+            }
+        }
+    }
+}
+
+/// Each example of docs/commands.md, with one pending message as that page says.
+#[test]
+fn examples_of_commands_are_true() {
+    let page = "docs/commands.md";
+    let text = file(page);
+    assert!(text.contains(&format!("```console\n$ redis-cli -p 7379 {PENDING}\n")), "{page}");
+    let mut shell = Shell::start();
+    for block in consoles(&text) {
+        for port in [7379, 7381] {
+            for command in ["DQ.CLEAR orders", "DQ.RESUME orders", "DQ.RESUME ALL", "DEL orders"] {
+                shell.types(&format!("redis-cli -p {port} {command}"));
+            }
+        }
+        shell.types(&format!("redis-cli -p 7379 {PENDING}"));
+        shell.ids.clear();
+        for typed in &block {
+            shell.checks(page, typed);
+        }
+    }
+}
+
+/// Each command has a section: usage, the example of DQ.HELP, the errors that its source names,
+/// and what it costs.
+#[test]
+fn every_command_has_a_section() {
+    let page = "docs/commands.md";
+    let own = || TABLE.iter().filter(|spec| spec.name.starts_with("DQ."));
+    for spec in own() {
+        let section = section(page, &format!("## {}", spec.name));
+        let usage = format!("\n```text\n{}\n```\n", spec.full_usage());
+        assert!(section.contains(&usage), "{page}: {} lacks its usage", spec.name);
+        let example = EXAMPLES.iter().find(|example| example.command == spec.name).unwrap();
+        let call = format!("redis-cli -p 7379 {}", example.call);
+        let shown = consoles(&section).into_iter().flatten().find(|typed| typed.command == call);
+        let shown = shown.unwrap_or_else(|| panic!("{page}: {} lacks {call}", spec.name));
+        assert!(pattern(example.reply).is_match(&shown.reply), "{page}: {call}");
+        let line = |mark: &str| {
+            let found = section.lines().find_map(|line| line.strip_prefix(mark));
+            found.unwrap_or_else(|| panic!("{page}: {} lacks {mark}", spec.name)).to_owned()
+        };
+        assert!(!line("**Cost:** ").is_empty());
+        let shown: BTreeSet<String> = quoted(&line("**Errors:** "));
+        same(&format!("errors of {}", spec.name), &shown, &errors_in_source(spec.name));
+    }
+    let shown = Regex::new("(?m)^## (DQ[.][A-Z]+)$").unwrap();
+    let text = file(page);
+    let shown = shown.captures_iter(&text).map(|found| found[1].to_owned());
+    let ours = || own().map(|spec| spec.name.to_owned()).collect();
+    same("sections of commands", &shown.collect(), &ours());
+    let listed = rows("README.md", "## Commands").into_iter();
+    let listed = listed.flat_map(|cells| quoted(&cells[0]));
+    same("commands", &listed.collect(), &ours());
+}
+
+/// The codes that the header of a command's file lists under "Errors"; ERR is for all commands.
+fn errors_in_source(command: &str) -> BTreeSet<String> {
+    let name = command.trim_start_matches("DQ.").to_lowercase();
+    let text = file(&format!("src/command/dq/{name}.rs"));
+    let header: Vec<&str> = text.lines().map_while(|line| line.strip_prefix("//!")).collect();
+    let header = header.join("");
+    let (_, listed) = header.split_once("Errors: ").unwrap();
+    let listed = listed.split(" Way: ").next().unwrap();
+    let word = Regex::new(r"\b[A-Z]{3,}\b").unwrap();
+    let known = codes();
+    let listed = word.find_iter(listed).map(|word| word.as_str().to_owned());
+    listed.filter(|word| word != "ERR" && known.contains(word)).collect()
+}
+
+/// The first page is short, and its lines for four clients are those of their tested programs.
+#[test]
+fn readme_is_one_page() {
+    let text = file("README.md");
+    assert!(text.len() <= 10 * 1024, "README.md has {} bytes", text.len());
+    let dense = |text: &str| text.split_whitespace().collect::<String>();
+    let programs = [
+        ("python", "python/redis_py.py"),
+        ("js", "node/ioredis.js"),
+        ("go", "go/go-redis/main.go"),
+        ("java", "java/JedisClient.java"),
+    ];
+    for (language, program) in programs {
+        let program = dense(&file(&format!("tests/interop/{program}")));
+        let (_, block) = text.split_once(&format!("```{language}\n")).unwrap();
+        let mut from = 0;
+        for line in block.split("```").next().unwrap().lines() {
+            let found = program[from..].find(&dense(line));
+            from += found.unwrap_or_else(|| panic!("the program of {language} lacks {line}"));
+        }
+    }
+}
+
+/// `delay-broker help errors` and its like are pages of docs, for people who have no docs.
+#[test]
+fn the_program_brings_pages_along() {
+    let help = |topic: &str| {
+        let program = env!("CARGO_BIN_EXE_delay-broker");
+        let done = Command::new(program).args(["help", topic]).output().unwrap();
+        (done.status.success(), String::from_utf8([done.stdout, done.stderr].concat()).unwrap())
+    };
+    let pages = ["commands", "errors", "encodings", "limits", "operate/redis", "operate/runbook"];
+    let (_, program) = help("help");
+    for page in pages {
+        let topic = page.rsplit('/').next().unwrap();
+        assert!(program.contains(topic), "{program}");
+        assert_eq!(help(topic), (true, file(&format!("docs/{page}.md"))));
+    }
+    assert!(help("health").1.contains("--running"));
+    let unknown = "delay-broker: no help on 'nothing'; `delay-broker help` lists the topics\n";
+    assert_eq!(help("nothing"), (false, unknown.to_owned()));
+}
+
+/// Each page can be reached from README.md.
+#[test]
+fn every_page_is_linked() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let link = Regex::new(r"\]\(([^)#:]+\.md)(?:#[^)]*)?\)").unwrap();
+    let (mut seen, mut next) = (BTreeSet::new(), vec![root.join("README.md")]);
+    while let Some(page) = next.pop() {
+        let page = page.canonicalize().unwrap();
+        if seen.insert(page.clone()) {
+            let text = fs::read_to_string(&page).unwrap();
+            let links = link.captures_iter(&text);
+            next.extend(links.map(|found| page.parent().unwrap().join(&found[1])));
+        }
+    }
+    for page in pages() {
+        assert!(seen.contains(&root.join(&page).canonicalize().unwrap()), "nothing links {page}");
+    }
+}
+
+/// A sentence names its subject: it does not begin with What or Who, unless it asks.
+#[test]
+fn sentences_name_their_subject() {
+    let blocks = Regex::new(r"(?ms)^ *```.*?^ *```").unwrap();
+    let bare = Regex::new(r"(?m)(?:^(?:- |\d+\. )?|[.:!?] )((?:What|Who) [^.!?\n]*.)").unwrap();
+    let more = ["CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "tests/interop/README.md"];
+    for page in pages().iter().map(String::as_str).chain(more) {
+        let text = file(page);
+        for found in bare.captures_iter(&blocks.replace_all(&text, "")) {
+            assert!(found[1].ends_with('?'), "{page}: {}", &found[1]);
+        }
+    }
+}
+
+/// The tests that CONTRIBUTING.md says to fail exist: those in brackets.
+#[test]
+fn tests_that_hold_a_step_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let files = sources(&root.join("src"), "rs").into_iter();
+    let files = files.chain(sources(&root.join("tests"), "rs"));
+    let code: String = files.map(|path| fs::read_to_string(path).unwrap()).collect();
+    let brackets = Regex::new(r"\[([^\]]*`[^\]]*)\]").unwrap();
+    let text = file("CONTRIBUTING.md");
+    let mut seen = 0;
+    for found in brackets.captures_iter(&text) {
+        for span in quoted(&found[1]).iter().filter(|span| !span.starts_with("--")) {
+            let name = span.rsplit("::").next().unwrap();
+            assert!(code.contains(&format!("fn {name}()")), "CONTRIBUTING.md names {span}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 10, "{seen} tests");
+}

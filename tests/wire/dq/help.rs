@@ -1,0 +1,63 @@
+//! `DQ.HELP`: lists the commands; its examples are true.
+
+use crate::peer::{Place, shared};
+use delay_broker::command::examples::{Before, EXAMPLES, PENDING};
+use regex::Regex;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+#[test]
+fn help() {
+    for mut peer in [shared().peer(), shared().peer3()] {
+        peer.sends("*1\r\n$7\r\nDQ.HELP\r\ndq.help x y\r\nDQ.HELP ofer\r\n");
+        let lines: usize = peer.gets("*«int»\r\n").remove(0).parse().unwrap();
+        let lines: Vec<String> = (0..lines).flat_map(|_| peer.gets("+«text»\r\n")).collect();
+        assert!(lines.contains(&"DQ.SIZE queue".to_owned()), "{lines:?}");
+        peer.gets(
+            "-ERR wrong number of arguments for 'dq.help' command; usage: DQ.HELP [command]\r\n\
+             -ERR no command 'ofer'; did you mean DQ.OFFER?\r\n",
+        );
+        peer.sends("DQ.HELP resume\r\ndq.help PING\r\n");
+        peer.gets(
+            "*5\r\n+DQ.RESUME <queue|ALL>\r\n+    Ends a pause.\r\n+Example:\r\n\
+             +    > DQ.RESUME orders\r\n+    OK\r\n*2\r\n+PING [message]\r\n+    «text»\r\n",
+        );
+    }
+}
+
+/// Each example of DQ.HELP, typed into redis-cli as a person does: it shows what the example says,
+/// but for ids and times.
+#[test]
+fn examples_are_true() {
+    let place = Place::spawn(&[]);
+    let address = place.broker.address();
+    let port = address.rsplit(':').next().unwrap();
+    let types = |line: &str| -> String {
+        let mut cli = Command::new("redis-cli")
+            .args(["--no-raw", "-p", port])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdin = cli.stdin.take().unwrap();
+        writeln!(stdin, "{line}").unwrap();
+        drop(stdin);
+        String::from_utf8(cli.wait_with_output().unwrap().stdout).unwrap()
+    };
+    let id = Regex::new("[0-9]{13}-[0-9a-f]{16}").unwrap();
+    let plain = |text: &str| id.replace_all(text, "<id>").into_owned();
+    for example in &EXAMPLES {
+        if example.before == Before::Pending {
+            assert!(id.is_match(&types(PENDING)), "{}", example.call);
+        }
+        let (shown, wanted) = (plain(&types(example.call)), plain(example.reply));
+        let mut shown = shown.trim_end().lines();
+        for line in wanted.lines().take_while(|line| *line != "...") {
+            assert_eq!(shown.next().map(str::trim_end), Some(line), "{}", example.call);
+        }
+        let rest: Vec<&str> = shown.collect();
+        assert_eq!(rest.is_empty(), !wanted.ends_with("..."), "{}", example.call);
+        types("DQ.CLEAR orders");
+        types("DQ.RESUME orders");
+    }
+}
