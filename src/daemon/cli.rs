@@ -5,6 +5,7 @@
 //! arguments or settings, 128 + n ended at once by a second signal n.
 
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -114,7 +115,10 @@ pub fn main() -> ExitCode {
         Task::Health { running, wait } => {
             whom(layers, running).map(|whom| health(whom?, Duration::from_secs(wait.into())))
         }
-        Task::Help { topic } => Ok(help(topic.as_deref())),
+        Task::Help { topic } => match help(topic.as_deref()) {
+            Ok(page) => Ok(print(page.trim_end())),
+            Err(unknown) => return bad_usage(unknown),
+        },
         Task::Serve => Config::load(layers.clone()).map(|config| serve::run(config, layers, hints)),
     };
     match done {
@@ -123,17 +127,22 @@ pub fn main() -> ExitCode {
             logs::say(move || eprintln!("delay-broker: {error}"));
             ExitCode::FAILURE
         }
-        Err(errors) => {
-            eprintln!("delay-broker: {errors}");
-            ExitCode::from(BAD_USAGE)
-        }
+        Err(errors) => bad_usage(errors),
     }
 }
 
+fn bad_usage(error: impl Display) -> ExitCode {
+    eprintln!("delay-broker: {error}");
+    ExitCode::from(BAD_USAGE)
+}
+
 /// A page, or the help of a subcommand; that of the program for no topic.
-fn help(topic: Option<&str>) -> Result<(), String> {
+///
+/// # Errors
+/// There is no such topic, as a sentence.
+fn help(topic: Option<&str>) -> Result<String, String> {
     if let Some((_, page)) = PAGES.iter().find(|(name, _)| Some(*name) == topic) {
-        return print(page.trim_end());
+        return Ok((*page).to_owned());
     }
     let mut program = Args::command();
     let task = match topic {
@@ -142,7 +151,7 @@ fn help(topic: Option<&str>) -> Result<(), String> {
             .ok_or_else(|| format!("no help on '{topic}'; `delay-broker help` lists the topics"))?,
         None => &mut program,
     };
-    print(task.render_long_help().to_string().trim_end())
+    Ok(task.render_long_help().to_string())
 }
 
 fn print(text: &str) -> Result<(), String> {
