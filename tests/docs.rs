@@ -17,7 +17,9 @@ use delay_broker::audit;
 use delay_broker::command::TABLE;
 use delay_broker::command::examples::{EXAMPLES, PENDING};
 use delay_broker::config::Config;
+use delay_broker::domain::snowflake::NODES;
 use delay_broker::metrics;
+use delay_broker::resp::RequestLimits;
 use regex::Regex;
 
 use support::broker::Broker;
@@ -248,6 +250,74 @@ fn limits_are_the_defaults() {
         }
     }
     assert!(seen > 10, "{seen} limits");
+}
+
+/// A number of the source, in bytes, ms or pieces: `16 * 1024`, `Duration::from_secs(10)`.
+fn constant(path: &str, name: &str) -> u64 {
+    let text = file(path);
+    let form = Regex::new(&format!(r"const {name}: \w+ = (?:Duration::from_(\w+)\()?([\d_* ]+)"));
+    let found = form.unwrap().captures(&text);
+    let found = found.unwrap_or_else(|| panic!("{path} has no {name}"));
+    let factors = found[2].split('*').map(|factor| factor.trim().replace('_', ""));
+    let product: u64 = factors.map(|factor| factor.parse::<u64>().unwrap()).product();
+    product * if found.get(1).is_some_and(|unit| unit.as_str() == "secs") { 1_000 } else { 1 }
+}
+
+/// Limits that no setting changes, as the pages say them, are the constants of the source.
+#[test]
+fn fixed_limits_are_the_constants() {
+    let page = "docs/limits.md";
+    let before = RequestLimits::UNAUTHENTICATED;
+    let before = [before.args_max as u64, before.arg_bytes_max as u64];
+    let of = |path: &str, names: &[&str]| -> Vec<u64> {
+        names.iter().map(|name| constant(path, name)).collect()
+    };
+    let http =
+        of("src/http.rs", &["CONNECTIONS_MAX", "CONNECTION_REQUESTS_MAX", "CONNECTION_WITHIN"]);
+    let many = http[0];
+    let rows = [
+        (
+            "| 16,384, 1 MiB of replies |",
+            of("src/client/connection.rs", &["PENDING_MAX", "OUTPUT_HIGH"]),
+        ),
+        ("| 4 |", of("src/peers/memory.rs", &["PERMITS_MAX"])),
+        ("| 10 arguments, 16 KiB each |", before.to_vec()),
+        ("| 10 s |", of("src/client/tls.rs", &["HANDSHAKE_WITHIN"])),
+        ("| 2 s |", of("src/peers/guesses.rs", &["LONGEST"])),
+        ("| 64, of 100 requests and 60 s |", http),
+        ("| 1,024 |", vec![NODES]),
+    ];
+    let text = [
+        ("keeps 128 (half", of("src/daemon/listen.rs", &["FILES_KEPT"])),
+        ("has 64 connections", vec![many]),
+        ("more than 16 KiB has", of("src/peers/memory.rs", &["SMALL"])),
+        ("to move 256 KiB within", of("src/client/deadline.rs", &["PROGRESS_WHEN_SCARCE"])),
+        ("more than 64 KiB is held back", of("src/client/call.rs", &["LARGE_REPLY"])),
+        ("250 ms at most", of("src/client/call.rs", &["REST_MAX"])),
+        ("the next after 100 ms", of("src/peers/guesses.rs", &["FIRST"])),
+        ("At most 16 wait", of("src/peers/guesses.rs", &["WAITING_MAX"])),
+    ];
+    let amount = Regex::new(r"(\d[\d,]*)(?: (KiB|MiB|ms|s)\b)?").unwrap();
+    for (said, program) in rows.iter().chain(&text) {
+        let shown: Vec<u64> = amount
+            .captures_iter(said)
+            .map(|found| {
+                let number: u64 = found[1].replace(',', "").parse().unwrap();
+                number
+                    * match found.get(2).map(|unit| unit.as_str()) {
+                        Some("KiB") => 1 << 10,
+                        Some("MiB") => 1 << 20,
+                        Some("s") => 1_000,
+                        _ => 1,
+                    }
+            })
+            .collect();
+        assert_eq!(shown, *program, "{page}: {said}");
+        assert!(file(page).contains(said), "{page} lacks {said}");
+    }
+    let table = self::rows(page, "# Limits").into_iter();
+    let fixed = table.filter(|cells| cells[2] == "fixed").map(|cells| format!("| {} |", cells[1]));
+    assert_eq!(fixed.collect::<Vec<_>>(), rows.map(|(said, _)| said), "{page}: fixed limits");
 }
 
 #[test]
