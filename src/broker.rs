@@ -23,7 +23,7 @@ use crate::scheduler::host::Host;
 use crate::store::Store;
 pub use crate::store::StoreError;
 use crate::store::batch::Offers;
-pub use crate::store::batch::{Offered, Ticket};
+pub use crate::store::batch::{FirstInLine, Offered, Ticket};
 pub use crate::store::convert::Converted;
 use crate::store::redis::Subscription;
 

@@ -20,11 +20,12 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Instant;
 
-use futures_util::future::{FutureExt, LocalBoxFuture};
+use futures_util::future::{FutureExt, LocalBoxFuture, OptionFuture};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 
-use crate::broker::{Broker, Ticket};
+use crate::broker::{Broker, FirstInLine, Ticket};
 use crate::client::buffer::Buffer;
 use crate::client::call::{self, Call};
 use crate::client::deadline::{Progress, Waiting};
@@ -89,6 +90,9 @@ pub struct Connection {
     /// TLS may hold some of what was written.
     unflushed: bool,
     waits: Waits,
+    /// Its place among those that wait for room, and what it is then.
+    in_line: Option<LocalBoxFuture<'static, FirstInLine>>,
+    first: FirstInLine,
     /// The client has said that nothing more will come: it has left, or listens on, as `nc` does.
     said_all: bool,
     progress: Progress,
@@ -120,6 +124,8 @@ impl Connection {
             output: Buffer::default(),
             unflushed: false,
             waits: Waits::Bytes,
+            in_line: None,
+            first: None,
             said_all: false,
             progress: Progress::new(Instant::now()),
             turn: Turn::default(),
@@ -156,12 +162,15 @@ impl Connection {
             if self.waits == Waits::Replies && !self.awaits_answers() {
                 self.waits = Waits::Bytes;
             }
-            if self.turn.ends(self.waits == Waits::Bytes && self.takes_more()) {
+            let goes_on = self.waits == Waits::Bytes && self.takes_more();
+            // The first in line has let others go already.
+            if self.turn.ends(goes_on && self.first.is_none()) {
                 self.broker.turns.next().await;
             }
             self.input.shrink();
             self.take_up_settings();
             let all_read = self.read_requests();
+            self.first = None;
             self.input.shrink();
             self.broker.offers().flush();
             self.replies.write(&mut self.output.bytes, &self.counts);
@@ -205,9 +214,9 @@ impl Connection {
             }
             let deadline = self.cut_off_at(reads);
             client.unanswered.set(self.replies.len() + usize::from(self.call.is_some()));
-            let offered = self.replies.awaited();
+            let stored = OptionFuture::from(self.replies.awaited().map(Ticket::done));
+            let cut_off = OptionFuture::from(deadline.map(|at| sleep_until(at.into())));
             let call = self.call.as_mut().filter(|_| self.replies.is_empty());
-            let room = self.waits == Waits::Room;
             // Each arm is safe to cancel: what was read or written is in the buffers, and calls
             // and tickets go on where they were.
             tokio::select! {
@@ -217,8 +226,10 @@ impl Connection {
                     return;
                 },
                 (reply, permit) = Call::answered(call) => self.answered(reply, permit),
-                () = stored(offered) => self.progress.stored(Instant::now()),
-                () = self.broker.offers().room(), if room => self.waits = Waits::Bytes,
+                Some(()) = stored => self.progress.stored(Instant::now()),
+                Some(first) = OptionFuture::from(self.in_line.as_mut()) => {
+                    (self.in_line, self.first, self.waits) = (None, first, Waits::Bytes);
+                }
                 wrote = write(&mut to, &mut self.output, &mut self.unflushed), if writes => {
                     match wrote {
                         Ok(bytes) => self.wrote(bytes),
@@ -249,7 +260,7 @@ impl Connection {
                 }
                 () = std::future::ready(()), if more => {}
                 // Others may have made room meanwhile.
-                () = until(deadline) => if self.cut_off_at(reads).is_some_and(has_passed) {
+                Some(()) = cut_off => if self.cut_off_at(reads).is_some_and(has_passed) {
                     tracing::debug!(client = client.addr, "cut off: no byte moved for too long");
                     return;
                 }
@@ -329,6 +340,8 @@ impl Connection {
         while self.waits == Waits::Bytes && self.takes_more() && !self.turn.is_over() {
             match self.reader.next(&mut self.input.bytes) {
                 Ok(Some(())) if self.lacks_room() => {
+                    let first = self.first.take();
+                    self.in_line = Some(Box::pin(self.broker.offers().clone().room(first)));
                     self.waits = Waits::Room;
                     return false;
                 }
@@ -355,7 +368,7 @@ impl Connection {
     /// Whether the request is an offer, and has to wait for the next batch.
     fn lacks_room(&self) -> bool {
         let few = self.replies.len() < FEW_OFFERS;
-        !self.broker.offers().has_room(few)
+        !self.broker.offers().has_room(few, &self.first)
             && self.session.is_offer(self.reader.request(&self.input.bytes))
     }
 
@@ -455,23 +468,8 @@ impl Connection {
     }
 }
 
-/// Waits for the outcome of an offer; for ever, if there is none.
-async fn stored(ticket: Option<&Ticket>) {
-    match ticket {
-        Some(ticket) => ticket.done().await,
-        None => std::future::pending().await,
-    }
-}
-
 fn has_passed(deadline: Instant) -> bool {
     deadline <= Instant::now()
-}
-
-async fn until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
-        None => std::future::pending().await,
-    }
 }
 
 #[cfg(test)]

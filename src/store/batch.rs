@@ -16,10 +16,11 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::domain::queue::{Due, NameMode};
 use crate::domain::snowflake::{self, Snowflake};
@@ -139,6 +140,9 @@ pub trait Stored {
     fn stored(&self, keys: &QueueKeys, messages: u64, head: Option<u64>);
 }
 
+/// Of a connection that waits for room in the open batch: it is the first one until it drops this.
+pub type FirstInLine = Option<OwnedSemaphorePermit>;
+
 /// Where offers are pushed. One for each broker; one owner, on its thread.
 pub struct Offers {
     store: Rc<Store>,
@@ -165,6 +169,9 @@ pub struct Offers {
     /// The last id that took the place of another one.
     renewed: Cell<u64>,
     room: Notify,
+    /// For room in the open batch. A connection whose next large message is ready whenever there
+    /// is room would else keep all others out for ever.
+    line: Arc<Semaphore>,
     idle: Notify,
 }
 
@@ -198,25 +205,37 @@ impl Offers {
             order: Order::default(),
             renewed: Cell::new(0),
             room: Notify::new(),
+            line: Arc::new(Semaphore::new(1)),
             idle: Notify::new(),
         }
     }
 
     /// Whether the open batch takes another message. Where it does not, wait for [`Offers::room`]:
-    /// the connection stops reading, and TCP pushes back. There is as much room again for
-    /// connections that have `few` offers in it: the others cannot fill that.
-    pub fn has_room(&self, few: bool) -> bool {
-        let (open, times) = (self.open.borrow(), if few { 2 } else { 1 });
+    /// the connection stops reading, and TCP pushes back. While others wait, it takes those of the
+    /// `first` in line only. There is as much room again for connections that have `few` offers in
+    /// it, in line or not: the others cannot fill that.
+    pub fn has_room(&self, few: bool, first: &FirstInLine) -> bool {
+        let is_first = || first.is_some() || self.line.available_permits() > 0;
+        if few { self.fits(2) } else { self.fits(1) && is_first() }
+    }
+
+    fn fits(&self, times: usize) -> bool {
+        let open = self.open.borrow();
         open.messages < times * self.limits.messages_max
             && open.bytes < times * self.limits.bytes_max
     }
 
-    /// Waits until a batch was sent. Safe to cancel.
-    pub async fn room(&self) {
-        let room = self.room.notified();
-        if !self.has_room(false) {
+    /// Waits in line until the open batch has room again; whoever is the first already stays so.
+    /// Given up, it has lost its place.
+    pub async fn room(self: Rc<Self>, first: FirstInLine) -> FirstInLine {
+        let first =
+            if first.is_some() { first } else { self.line.clone().acquire_owned().await.ok() };
+        let mut room = self.room.notified();
+        while !self.fits(1) {
             room.await;
+            room = self.room.notified();
         }
+        first
     }
 
     /// Stops storing: without a claimed node number an id could clash with another broker's.

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, yield_now};
@@ -19,11 +19,15 @@ const PIPE: usize = 4 * 1024;
 
 /// Runs a test on a broker without a Redis, within a time.
 fn with_broker(test: impl AsyncFnOnce(Rc<Broker>)) {
+    with_settings(&[], test);
+}
+
+fn with_settings(settings: &[(&'static str, &str)], test: impl AsyncFnOnce(Rc<Broker>)) {
     let mut builder = Builder::new_current_thread();
     let runtime = builder.enable_all().build_local(LocalOptions::default()).unwrap();
     runtime.block_on(async {
         let backend = Backend::unix(PathBuf::from("/nonexistent/redis.sock"), String::new());
-        let broker = Broker::start(Config::with(&[]).unwrap(), backend).unwrap();
+        let broker = Broker::start(Config::with(settings).unwrap(), backend).unwrap();
         tokio::time::timeout(WITHIN, test(broker)).await.unwrap();
     });
 }
@@ -214,6 +218,32 @@ fn a_call_goes_on_when_its_client_has_left_and_nothing_else_of_it_stays() {
         answer.notify_one();
         runs.await.unwrap();
         assert!(done.get() && broker.clients.left() == 0);
+    });
+}
+
+#[test]
+fn one_that_fills_every_batch_keeps_nobody_out_of_all() {
+    // A batch has no answer within this time, and the next large message is there before.
+    with_settings(&[("redis.call_timeout_ms", "100")], async |broker| {
+        broker.offers().open_until(u64::MAX);
+        let large = Peer::new(&broker, Vec::new());
+        let (_replies, mut to) = tokio::io::split(large.pipe);
+        let offer = [&b"*4\r\n$8\r\nDQ.OFFER\r\n$1\r\nq\r\n$2\r\n1h\r\n$4194304\r\n"[..]]
+            .into_iter()
+            .chain([&[b'x'; 4 * 1024 * 1024][..], b"\r\n"])
+            .collect::<Vec<_>>()
+            .concat();
+        let flood =
+            tokio::task::spawn_local(async move { while to.write_all(&offer).await.is_ok() {} });
+        until_it_is(|| broker.offers().waiting() > 0).await;
+        // More than one turn has, and than few.
+        let mut small = Peer::new(&broker, Vec::new());
+        small.pipe.write_all(&b"DQ.OFFER q 1h small\r\n".repeat(200)).await.unwrap();
+        let mut lines = tokio::io::BufReader::new(&mut small.pipe).lines();
+        for _ in 0..200 {
+            assert!(lines.next_line().await.unwrap().is_some());
+        }
+        flood.abort();
     });
 }
 
