@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 /// Passes bytes on, both ways, until it is told otherwise.
@@ -15,6 +15,7 @@ pub struct Proxy {
 struct State {
     /// Requests go on, replies are lost.
     swallows: AtomicBool,
+    cuts: AtomicUsize,
     open: Mutex<Vec<TcpStream>>,
 }
 
@@ -35,9 +36,13 @@ impl Proxy {
                 let mut open = shared.open.lock().unwrap();
                 open.extend([client.try_clone().unwrap(), server.try_clone().unwrap()]);
                 let (back, to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
-                std::thread::spawn(move || pass(client, server, None));
-                let state = Arc::clone(&shared);
-                std::thread::spawn(move || pass(back, to, Some(&state)));
+                let (state, cuts) = (Arc::clone(&shared), shared.cuts.load(SeqCst));
+                std::thread::spawn(move || pass(client, server, || true));
+                std::thread::spawn(move || {
+                    pass(back, to, || {
+                        !state.swallows.load(SeqCst) && state.cuts.load(SeqCst) == cuts
+                    })
+                });
             }
         });
         Proxy { state, port }
@@ -49,22 +54,25 @@ impl Proxy {
 
     /// From now on no reply comes back, on no connection.
     pub fn swallow(&self, swallows: bool) {
-        self.state.swallows.store(swallows, Ordering::SeqCst);
+        self.state.swallows.store(swallows, SeqCst);
     }
 
-    /// Ends all connections; new ones are made at once.
+    /// Ends all connections, with the replies that are still in them; new ones are made at once,
+    /// and pass everything.
     pub fn cut(&self) {
-        for stream in self.state.open.lock().unwrap().drain(..) {
+        let mut open = self.state.open.lock().unwrap();
+        self.state.cuts.fetch_add(1, SeqCst);
+        self.swallow(false);
+        for stream in open.drain(..) {
             stream.shutdown(Shutdown::Both).ok();
         }
     }
 }
 
-fn pass(mut from: TcpStream, mut to: TcpStream, replies: Option<&State>) {
+fn pass(mut from: TcpStream, mut to: TcpStream, passes: impl Fn() -> bool) {
     let mut some = [0; 64 * 1024];
     while let Ok(count @ 1..) = from.read(&mut some) {
-        let swallowed = replies.is_some_and(|state| state.swallows.load(Ordering::SeqCst));
-        if !swallowed && to.write_all(&some[..count]).is_err() {
+        if passes() && to.write_all(&some[..count]).is_err() {
             break;
         }
     }

@@ -86,7 +86,6 @@ fn not_settled() {
     }
     // Here it was applied.
     assert_eq!(linked.pending(&queue), 5);
-    linked.proxy.swallow(false);
     linked.proxy.cut();
     let mut peer = Peer::connect(&linked.broker);
     let offered = || {
@@ -126,7 +125,6 @@ fn settled_as_applied() {
         linked.proxy.swallow(true);
         peer.sends(command);
         eventually(|| linked.pending(&queue), |now| *now == pending);
-        linked.proxy.swallow(false);
         linked.proxy.cut();
         peer.gets(reply);
         assert_eq!(linked.pending(&queue), pending);
