@@ -12,7 +12,7 @@
 //! due in one millisecond, with many messages each: a queue that is due a little later waits for
 //! one call of theirs, not for all.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 /// Why a queue waits for a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ const SHARES: [u64; 3] = [8, 4, 1];
 /// Their least common multiple: a call of a class costs this divided by its share.
 const ROUND: u64 = 8;
 
-/// The most groups of `due`, and of `again`: a later moment joins the last group.
+/// The most groups of `due`, and of `again`: a moment more joins the group whose turn is last.
 const GROUPS_MAX: usize = 64;
 
 #[derive(Debug, Default)]
@@ -43,37 +43,32 @@ pub struct RunQueue {
     used: [u64; 3],
 }
 
-/// Queues, grouped by the moment that they wait for; the groups take turns.
+/// Queues, grouped by the moment that they wait for. The group whose turn is next stands first.
 #[derive(Debug, Default)]
-struct Groups {
-    by_moment: BTreeMap<u64, VecDeque<usize>>,
-    /// The group whose turn was last.
-    turn: u64,
-}
+struct Groups(VecDeque<(u64, VecDeque<usize>)>);
 
 impl Groups {
     fn push(&mut self, token: usize, moment: u64) {
-        let last = self.by_moment.last_key_value().map(|(moment, _)| *moment);
-        let full = self.by_moment.len() >= GROUPS_MAX && !self.by_moment.contains_key(&moment);
-        let group = last.filter(|_| full).unwrap_or(moment);
-        self.by_moment.entry(group).or_default().push_back(token);
+        let known = self.0.iter().rposition(|(of, _)| *of == moment);
+        let full = self.0.len() >= GROUPS_MAX;
+        let place = known.or(full.then_some(GROUPS_MAX - 1));
+        match place.and_then(|place| self.0.get_mut(place)) {
+            Some((_, group)) => group.push_back(token),
+            None => self.0.push_back((moment, VecDeque::from([token]))),
+        }
     }
 
     fn pop(&mut self) -> Option<usize> {
-        use std::ops::Bound::{Excluded, Unbounded};
-        let behind = self.by_moment.range((Excluded(self.turn), Unbounded)).next();
-        let (&moment, _) = behind.or_else(|| self.by_moment.first_key_value())?;
-        self.turn = moment;
-        let group = self.by_moment.get_mut(&moment)?;
+        let (moment, mut group) = self.0.pop_front()?;
         let token = group.pop_front();
-        if group.is_empty() {
-            self.by_moment.remove(&moment);
+        if !group.is_empty() {
+            self.0.push_back((moment, group));
         }
         token
     }
 
     fn is_empty(&self) -> bool {
-        self.by_moment.is_empty()
+        self.0.is_empty()
     }
 }
 
@@ -161,7 +156,7 @@ mod tests {
                 &[3, 1, 2],
             ),
             (
-                "moments take turns, the earliest first",
+                "moments take turns, the first to come first",
                 &[(1, Due, 7), (2, Due, 7), (3, Due, 7), (4, Due, 8), (5, Due, 9), (6, Due, 9)],
                 &[1, 4, 5, 2, 6, 3],
             ),
@@ -181,9 +176,9 @@ mod tests {
                 &[1, 4, 2, 3],
             ),
             (
-                "an earlier moment that comes later has its turn too",
+                "an earlier moment that comes later goes behind",
                 &[(1, Due, 9), (2, Due, 9), (3, Due, 8)],
-                &[3, 1, 2],
+                &[1, 3, 2],
             ),
         ];
         for (name, of, order) in rows {
@@ -206,6 +201,20 @@ mod tests {
         queue.push(999, Again, 1);
         let waited = all(&mut queue).iter().position(|token| *token == 999);
         assert!(waited.unwrap() < 4, "{waited:?}");
+    }
+
+    /// A queue comes back with the moment of its next message: it goes behind those that wait,
+    /// however long they do.
+    #[test]
+    fn who_comes_back_goes_to_the_end() {
+        let mut queue = queue(&[(1, Again, 7), (2, Again, 7), (3, Again, 6)]);
+        let mut went = Vec::new();
+        for moment in 8..14 {
+            let (token, _) = queue.pop(true, true).unwrap();
+            went.push(token);
+            queue.push(token, Again, moment);
+        }
+        assert_eq!(went, [1, 3, 2, 1, 3, 2]);
     }
 
     #[test]
