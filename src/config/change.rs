@@ -33,9 +33,16 @@ impl Config {
                 key: key.clone(),
                 from: from.clone(),
                 to: to.clone(),
-                reloaded: reloads(key),
+                reloaded: self.takes_up(other, key),
             })
             .collect()
+    }
+
+    /// Whether this setting of `other` needs no restart. Files of TLS are read for its listener: if
+    /// that comes or goes with a restart, they do so, too.
+    fn takes_up(&self, other: &Self, key: &str) -> bool {
+        let listens = self.tls.is_some() == other.tls.is_some();
+        reloads(key) && (listens || !key.starts_with("server.tls_"))
     }
 
     /// This one, with the settings of `other` that need no restart.
@@ -44,18 +51,24 @@ impl Config {
     /// The listeners stay: where the password would be taken from one that others can reach.
     pub fn reloaded(&self, other: &Self) -> Result<Self, ConfigErrors> {
         let mut next = self.sections_reloaded(other);
-        next.tls = self.tls.clone().map(|own| match other.tls.clone() {
-            Some(tls) => Tls { listen: own.listen, ..tls },
-            None => own,
-        });
+        match (&self.tls, &other.tls) {
+            (Some(own), Some(tls)) => next.tls = Some(Tls { listen: own.listen, ..tls.clone() }),
+            (None, None) => {}
+            _ => {
+                let (server, own) = (&mut next.server, &self.server);
+                server.tls_cert_file.clone_from(&own.tls_cert_file);
+                server.tls_key_file.clone_from(&own.tls_key_file);
+                server.tls_client_ca_file.clone_from(&own.tls_client_ca_file);
+            }
+        }
         for (own, new) in next.settings.iter_mut().zip(&other.settings) {
-            if reloads(&own.0) {
+            if self.takes_up(other, &own.0) {
                 own.1.clone_from(&new.1);
             }
         }
         for (key, secret) in &mut next.secrets {
             let new = other.secrets.iter().find(|(other, _)| other == key);
-            if let Some((_, new)) = new.filter(|_| reloads(key)) {
+            if let Some((_, new)) = new.filter(|_| self.takes_up(other, key)) {
                 secret.clone_from(new);
             }
         }

@@ -448,6 +448,21 @@ fn a_password_is_not_taken_from_an_address_that_stays_open() {
     let error = before.reloaded(&closed).unwrap_err().to_string();
     assert!(error.contains("server.listen = 0.0.0.0:7379"), "{error}");
     assert!(closed.reloaded(&before).is_ok());
+    // Its handshake goes on asking for no certificate, though the file names who signs them.
+    let files = tls::tests::Files::new();
+    let mut open = files.settings();
+    open[0].1 = "0.0.0.0:0".to_owned();
+    let mut open: Vec<_> = open.iter().map(|(key, value)| (*key, value.as_str())).collect();
+    let authority = ("server.tls_client_ca_file", open[1].1);
+    open.push(("server.password", "x"));
+    let before = Config::with(&open).unwrap();
+    let closed = Config::with(&[authority]).unwrap();
+    let error = before.reloaded(&closed).unwrap_err().to_string();
+    assert!(error.contains("server.tls_listen = 0.0.0.0:0"), "{error}");
+    let closed = Config::with(&[authority, ("server.password", "y")]).unwrap();
+    let applied = before.changes(&closed).into_iter().filter(|change| change.reloaded);
+    assert_eq!(applied.map(|change| change.key).collect::<Vec<_>>(), ["server.password"]);
+    assert!(before.reloaded(&closed).unwrap().server.tls_client_ca_file.is_none());
 }
 
 #[test]

@@ -58,7 +58,7 @@ impl Reload {
             let (key, old, new) = (&change.key, shown(&change.from), shown(&change.to));
             warn!(key, old, new, "needs a restart; the old value stays");
         }
-        let tls = next.tls.is_some();
+        let tls = next.tls.is_some() && wanted.tls.is_some();
         let (applied, waiting) = (applied.len(), waiting.len());
         info!(applied, waiting, certificates_read = tls, "SIGHUP: settings read again");
         // Last, so that a lower level still shows its own change.
