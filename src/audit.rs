@@ -1,8 +1,8 @@
-//! What is wrong with a backing Redis: facts in, findings out.
+//! Judges a backing Redis: facts in, findings out.
 //!
-//! Knows no connection: `store::facts` asks, `broker::audited` says what follows from the
-//! findings. Keeps: a finding says what is, why it matters and what to do, in one line; it
-//! refuses only where messages would surely be lost or damaged; what cannot be found out is said.
+//! Knows no connection: `store::facts` asks, `broker::audited` acts on the findings. Keeps: a
+//! finding names the fact, the harm and the cure in one line; it refuses only where messages would
+//! surely be lost or damaged; checks that could not be made are a finding too.
 
 use std::collections::HashMap;
 
@@ -15,9 +15,9 @@ use rights::Rights;
 /// The least version with every command that the scripts use: effects replication, ACLs as we need
 /// them, the forms of ZRANGE.
 pub const VERSION_MIN: (u32, u32) = (6, 2);
-/// From this median round trip on, "a millisecond or two" is not kept.
+/// From this median round trip on, deliveries are later than "a millisecond or two".
 const ROUND_TRIP_MAX_US: u64 = 5_000;
-/// Share of the limit of memory in use from which it counts as near.
+/// Used share of the memory limit from which the limit counts as near.
 const MEMORY_NEAR_PERCENT: u64 = 90;
 
 /// Every word that a finding can have: labels of the metric, and a table of the runbook.
@@ -50,7 +50,7 @@ pub struct Finding {
     pub text: String,
 }
 
-/// All that is wrong, in the order of [`WORDS`].
+/// All findings, in the order of [`WORDS`].
 /// `user`: the ACL user of the connection, if the URL names one.
 pub fn findings(facts: &Facts, user: Option<&str>) -> Vec<Finding> {
     let none = HashMap::new();

@@ -1,10 +1,10 @@
 //! The settings: read from their layers and checked once, before anything starts.
 //!
-//! Does not know who uses a setting, and no other module checks one again. [`settings`] is the list
-//! of all, [`kinds`] what one can be, [`layers`] where values come from; here is what only several
-//! of them together show. `config/default.toml` is the only source of defaults. Field names are the
-//! keys, units included, so one search finds file, check and use. Secrets show nothing in `Debug`,
-//! in errors and in what `check` prints.
+//! Does not know how a setting is used, and no other module checks one again. [`settings`] is the
+//! list of all, [`kinds`] has the rules for one value, [`layers`] the sources of values; this file
+//! has the rules about several settings together. `config/default.toml` is the only source of
+//! defaults. Field names are the keys, units included, so one search finds file, check and use.
+//! Secrets show nothing in `Debug`, in errors and in what `check` prints.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -83,7 +83,7 @@ impl Config {
     }
 
     /// Where a running broker answers HTTP, `None` for nowhere. No other setting is checked:
-    /// whoever asks for a broker's health, as a container does, need not have its file.
+    /// a health check of a container may not have the broker's file.
     pub fn http_listen(layers: Layers) -> Result<Option<SocketAddr>, ConfigErrors> {
         let mut keys = Reader::new(layers)?;
         let listen = keys.read("http.listen", &address());
@@ -211,7 +211,7 @@ impl Config {
 }
 
 impl Redis {
-    /// What TLS to Redis needs, where the URL asks for it.
+    /// The files for TLS to Redis, if the URL asks for it.
     pub fn tls(&self) -> RedisTls {
         let client = self.tls_cert_file.clone().zip(self.tls_key_file.clone());
         RedisTls { ca: self.tls_ca_file.clone(), client }

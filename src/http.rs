@@ -1,11 +1,10 @@
 //! `/metrics`, `/healthz` and `/readyz` over HTTP, on a thread of their own.
 //!
 //! Knows neither metrics nor queues: it passes a request to the broker's thread through a bounded
-//! channel and waits for the answer. Keeps: scrapes cost the broker's thread no more than reading
-//! what it holds, the text is made here; whatever that thread does, `/healthz` says that the
-//! process lives, and no request waits longer than its bound; whatever clients do, the next one
-//! gets in, since the oldest connection makes room. Health alone is also answered at a socket
-//! without a file ([`health`]), however the port was chosen.
+//! channel and waits for the answer. Keeps: for a scrape the broker's thread only reads its
+//! numbers, the text is made here; `/healthz` answers and no request waits longer than its bound
+//! even if that thread hangs; clients cannot keep others out, since the oldest connection makes
+//! room. Health is also answered at a socket without a file ([`health`]), even if the port is off.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -34,11 +33,11 @@ use tracing::{info, warn};
 
 pub mod health;
 
-/// What the broker's thread is asked.
+/// A question to the broker's thread.
 pub enum HttpRequest {
     /// All metrics.
     Metrics(oneshot::Sender<Render>),
-    /// Whether work can be taken, and how; if not, why.
+    /// Asks if commands can be served: the answer says how, or why not.
     Ready(oneshot::Sender<Result<&'static str, String>>),
 }
 
@@ -49,19 +48,19 @@ pub type Render = Box<dyn FnOnce() -> String + Send>;
 const METRICS_WITHIN: Duration = Duration::from_secs(8);
 /// Below the five seconds that probes commonly wait.
 const READY_WITHIN: Duration = Duration::from_secs(3);
-/// A client that opens a connection and says nothing.
+/// Time for a client to send the head of a request.
 const HEADER_WITHIN: Duration = Duration::from_secs(10);
-/// A client that takes nothing of its response.
+/// Time in which a client must take some of its response.
 const WRITE_WITHIN: Duration = Duration::from_secs(10);
-/// A connection serves requests for so long, then it is closed behind a response,
+/// A connection serves requests for this time; then it is closed behind a response,
 const CONNECTION_WITHIN: Duration = Duration::from_secs(60);
-/// which gets so long.
+/// which gets this time.
 const LAST_WITHIN: Duration = Duration::from_secs(10);
-/// Behind so many a connection is closed.
+/// Requests of one connection; it is closed behind the last.
 const CONNECTION_REQUESTS_MAX: u32 = 100;
 /// Scrapers and probes are few; one more ends the oldest.
 const CONNECTIONS_MAX: usize = 64;
-/// What a connection may send ahead, and what may wait to be written beside one response.
+/// Bytes that a connection may send ahead, and that may wait to be written beside one response.
 const BUFFER_BYTES_MAX: usize = 16 * 1024;
 /// Requests that wait for the broker's thread; one more is answered 503.
 pub const REQUESTS_MAX: usize = 16;
@@ -69,7 +68,7 @@ pub const REQUESTS_MAX: usize = 16;
 const SCRAPES_MAX: usize = 2;
 /// Without a free file descriptor, `accept` fails at once, again and again.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
-/// How long `/readyz` has said that it is ready, in ms.
+/// The time for which `/readyz` has said that the broker is ready, in ms.
 const READY_FOR: HeaderName = HeaderName::from_static("x-ready-for-ms");
 
 const INDEX: &str = "delay-broker\n\n/metrics  for Prometheus\n/healthz  the process lives\n\
@@ -84,7 +83,7 @@ pub struct HttpServer {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Serves `listener`, and whoever asks for health on this machine, until the returned value is
+/// Serves `listener`, and `delay-broker health` on this machine, until the returned value is
 /// dropped.
 pub fn start(
     listener: Option<TcpListener>,
@@ -159,7 +158,7 @@ async fn not_accepted(error: &io::Error) {
     sleep(ACCEPT_AGAIN).await;
 }
 
-/// Those of one listener, the oldest first.
+/// The connections of one listener, the oldest first.
 #[derive(Default)]
 struct Connections(VecDeque<AbortHandle>);
 
@@ -204,18 +203,18 @@ async fn serve(stream: impl AsyncRead + AsyncWrite + 'static, broker: Rc<Asked>,
         .max_buf_size(BUFFER_BYTES_MAX)
         .serve_connection(TokioIo::new(Box::pin(stream)), service);
     tokio::pin!(connection);
-    // A client that breaks off is its own affair.
+    // An error here is a client that breaks off, which needs no line.
     if timeout(CONNECTION_WITHIN, connection.as_mut()).await.is_err() {
         connection.as_mut().graceful_shutdown();
         let _ = timeout(LAST_WITHIN, connection).await;
     }
 }
 
-/// The broker's thread, as requests ask it.
+/// The way from requests to the broker's thread.
 struct Asked {
     requests: mpsc::Sender<HttpRequest>,
     scrapes: Semaphore,
-    /// Since when each answer says so.
+    /// Since when every answer says that the broker is ready.
     ready_since: Cell<Option<Instant>>,
 }
 
@@ -434,7 +433,7 @@ mod tests {
     /// More than there are places for, each with more responses than the kernel takes, none of
     /// which is read.
     #[test]
-    fn who_never_reads_holds_no_place() {
+    fn a_client_that_never_reads_holds_no_place() {
         let server = serve(|request| match request {
             HttpRequest::Metrics(reply) => drop(reply.send(Box::new(|| "x".repeat(1 << 20)))),
             HttpRequest::Ready(reply) => drop(reply.send(Ok("ready"))),

@@ -6,10 +6,10 @@
 //! stop:  SHUTDOWN -> wait for the process -> its result
 //! ```
 //!
-//! Knows no queue and no command of ours. Keeps: at most one broker and one Redis per data
-//! directory; a broker that dies leaves its Redis running, for the next one to adopt, so nothing
-//! ties their lives together (no parent-death signal, and a process group of its own, so that
-//! Ctrl-C reaches only the broker).
+//! Knows no queue and no DQ command. Keeps: at most one broker and one Redis per data directory; a
+//! broker that dies leaves its Redis running, for the next one to adopt, so nothing ties their
+//! lives together (no parent-death signal, and a process group of its own, so that Ctrl-C reaches
+//! only the broker).
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -44,20 +44,20 @@ const LOCK: &str = "broker.lock";
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 /// Redis opens its socket before it reads its files: half a minute without any answer is a fault.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
-/// Loading reads about 100 MB a second: an hour is beyond any memory.
+/// Loading reads about 100 MB a second: an hour is enough for any memory.
 const LOADED_WITHIN: Duration = Duration::from_secs(3600);
-/// One flush of the file, and replicas of the user's, which Redis grants 10 s.
+/// Enough for a flush of the file, and for the 10 s that Redis grants its replicas.
 const STOPPED_WITHIN: Duration = Duration::from_secs(30);
-/// The last question before it is told to stop: whatever becomes of it, that is told within the
-/// time that is left for the stop.
+/// The last question before SHUTDOWN, which must go out within the time that is left for the stop
+/// even if this one gets no answer.
 const LAST_ANSWER_MAX: Duration = Duration::from_secs(1);
-/// Between two looks at something that takes milliseconds.
+/// Time between two looks at something that takes milliseconds.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// A Redis of a broker that was killed has opened its socket by then, or is gone.
+/// A Redis that a killed broker left behind has opened its socket by then, or is gone.
 const PORT_FREE_WITHIN: Duration = Duration::from_secs(1);
 const RESTART_WAIT_MIN: Duration = Duration::from_millis(100);
 const RESTART_WAIT_MAX: Duration = Duration::from_secs(10);
-/// A Redis that ran so long starts the waits anew.
+/// After a run of this length the waits begin with the shortest again.
 const STEADY_AFTER: Duration = Duration::from_secs(60);
 
 #[derive(Debug, thiserror::Error)]
@@ -107,7 +107,7 @@ pub enum ManagedError {
     StoppedBadly { path: PathBuf, status: ExitStatus, log: PathBuf },
 }
 
-/// Where rights are missing: who has them, and what gives them.
+/// Names the owner of a directory that this process may not use, and how to get access.
 fn what_helps(path: &Path, error: &io::Error) -> String {
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     let there = path.ancestors().find_map(|path| Some((path, path.metadata().ok()?)));
@@ -139,14 +139,14 @@ pub struct Managed {
     pub adopted: bool,
     /// Absolute.
     pub data_dir: PathBuf,
-    /// As it was given, for people.
+    /// As the setting has it, for messages.
     pub data_dir_given: PathBuf,
     settings: config::Managed,
     /// `None` if adopted.
     child: Option<Child>,
     /// Before the next start, if it ends soon.
     restart_wait: Duration,
-    /// Held for the whole life: the lock, and what a long socket path goes through.
+    /// Held until the end: the lock, and the directory through which a long socket path goes.
     _lock: File,
     _dir: File,
 }
@@ -178,8 +178,8 @@ pub async fn start(settings: &config::Managed) -> Result<Managed, ManagedError> 
 }
 
 impl Managed {
-    /// Starts it again whenever it ends. Never returns; may be dropped at any time, since a
-    /// Redis that was not ready yet is told to end then.
+    /// Starts Redis again whenever it ends. Never returns; may be dropped at any time, since a
+    /// Redis that is not ready yet gets a signal to end then.
     pub async fn watch(&mut self) -> Infallible {
         loop {
             self.revive_once().await;
@@ -193,7 +193,7 @@ impl Managed {
             self.restart_wait = RESTART_WAIT_MIN;
         }
         let (data_dir, log) = (self.data_dir.display(), tail(&self.data_dir.join(LOG)));
-        error!(%data_dir, "the managed Redis ended ({how}), and is started again; its log:\n{log}");
+        error!(%data_dir, "the managed Redis ended ({how}) and is started again; its log:\n{log}");
         let down = Instant::now();
         loop {
             sleep(self.restart_wait).await;
@@ -207,12 +207,15 @@ impl Managed {
         info!(down_ms, port = self.port, "the managed Redis is back");
     }
 
-    /// Stops it, and says whether it kept everything.
+    /// Stops Redis.
+    ///
+    /// # Errors
+    /// It did not stop, or may have lost the last of what was acknowledged.
     pub async fn stop(mut self) -> Result<(), ManagedError> {
         let path = self.data_dir.clone();
         let asked_at = Instant::now();
         let pid = self.pid();
-        // It ends well whatever becomes of its last write.
+        // Its exit status is 0 even if its last write failed.
         let persistence = ask(&self.socket, "INFO persistence", LAST_ANSWER_MAX).await;
         let unsaved = matches!(persistence, Ok(Answer::Text(text))
             if text.contains("aof_last_write_status:err"));
@@ -225,7 +228,7 @@ impl Managed {
                 Err(error) if gone(&error) => break,
                 Err(error) => error.to_string(),
             };
-            // It refuses while it writes its first append-only file, or loads.
+            // It refuses while it loads, or writes its first append-only file.
             if asked_at.elapsed() > STOPPED_WITHIN {
                 return Err(ManagedError::NotStopped { path, answer });
             }
@@ -267,13 +270,13 @@ impl Managed {
         loop {
             self.adopted = self.somebody_listens().await?;
             if self.adopted {
-                // One that was dying may have taken a connection, and is gone then.
+                // A dying Redis may have accepted a connection, and be gone now.
                 if self.wait_ready(None).await? {
                     break;
                 }
                 continue;
             }
-            // One that is starting, or dying, may have the port and no socket.
+            // A Redis that starts or dies may hold the port without a socket.
             if self.port == 0 || port_is_free(self.port) {
                 break;
             }
@@ -300,8 +303,8 @@ impl Managed {
         Ok(())
     }
 
-    /// Whether a Redis has the socket. One that is on its way out is waited for: two on the same
-    /// files would destroy them.
+    /// True if a Redis answers at the socket. Waits for a Redis that is ending, since two on the
+    /// same files would destroy them.
     async fn somebody_listens(&self) -> Result<bool, ManagedError> {
         let begun = Instant::now();
         loop {
@@ -322,7 +325,7 @@ impl Managed {
 
     fn spawn(&self, program: &Path) -> Result<Child, ManagedError> {
         let cannot = |error| ManagedError::Program { program: program.to_owned(), error };
-        // Complaints about the arguments come before its log is open.
+        // Redis reports wrong arguments before it opens its log.
         let log = OpenOptions::new().create(true).append(true).open(self.data_dir.join(LOG));
         let log = log.map_err(cannot)?;
         let settings = [
@@ -341,7 +344,7 @@ impl Managed {
             ("--daemonize", "no".into()),
         ];
         Command::new(program)
-            // Three arguments: Redis 6 takes two addresses in one for one.
+            // Three arguments: Redis 6 reads two addresses in one argument as one address.
             .args(["--bind", "127.0.0.1", "-::1"])
             .args(settings.into_iter().flat_map(|(key, value)| [OsString::from(key), value]))
             .current_dir(&self.data_dir)
@@ -354,7 +357,7 @@ impl Managed {
             .map_err(cannot)
     }
 
-    /// False if it is gone; never for one that was started.
+    /// False if Redis is gone, which only an adopted one can be.
     async fn wait_ready(&self, mut starting: Option<&mut Starting>) -> Result<bool, ManagedError> {
         let begun = Instant::now();
         let mut told_loading = false;
@@ -363,7 +366,7 @@ impl Managed {
                 Ok(Answer::Text(text)) if text == "PONG" => return Ok(true),
                 Ok(Answer::Refused(text)) if text.starts_with("LOADING") => {
                     if !told_loading {
-                        info!("the managed Redis loads its data");
+                        info!("the managed Redis is loading its data");
                         told_loading = true;
                     }
                     (text, LOADED_WITHIN)
@@ -384,7 +387,7 @@ impl Managed {
         }
     }
 
-    /// Brings an adopted Redis to the settings as far as it can be done while it runs.
+    /// Applies the settings to an adopted Redis, as far as they can change while it runs.
     async fn agree(&mut self) {
         let wanted = [
             ("appendonly", "yes"),
@@ -398,7 +401,7 @@ impl Managed {
             }
             match ask(&self.socket, &format!("CONFIG SET {name} {wanted}"), ANSWER_MAX).await {
                 Ok(Answer::Text(_)) => {
-                    info!("the adopted Redis had {name} {current}; it is {wanted} now");
+                    info!("the adopted Redis had {name} {current}; now it has {wanted}");
                 }
                 refused => {
                     warn!("the adopted Redis has {name} {current}, not {wanted}: {refused:?}");
@@ -409,12 +412,12 @@ impl Managed {
         let port = port.unwrap_or(self.port);
         if self.settings.port != 0 && port != self.settings.port {
             let wanted = self.settings.port;
-            warn!("the adopted Redis has port {port}, not {wanted}, until it is started again");
+            warn!("the adopted Redis has port {port}, not {wanted}, until its next start");
         }
         self.port = port;
     }
 
-    /// Waits until the process has ended, and says how.
+    /// Waits until the process has ended, and returns its status for the log.
     async fn ended(&mut self) -> String {
         if let Some(child) = &mut self.child {
             return match child.wait().await {
@@ -440,8 +443,8 @@ impl Managed {
     }
 }
 
-/// A child that is not ready yet: it is told to end with whoever waits for it. By a signal that
-/// lets it finish, since the links of the broker may have been quicker than the waiting.
+/// A child that is not ready yet. It gets a signal to end if its starter stops waiting: SIGTERM,
+/// which lets it save, since links of the broker may have written to it already.
 struct Starting {
     child: Option<Child>,
     program: PathBuf,
@@ -470,7 +473,7 @@ impl Drop for Starting {
     }
 }
 
-/// Takes the data directory for this process, until its end however it comes.
+/// Locks the data directory for this process; the kernel unlocks it when the process ends.
 fn lock(
     data_dir: &Path,
     unusable: impl Fn(io::Error) -> ManagedError,
@@ -504,13 +507,14 @@ fn socket_path(data_dir: &Path, dir: &File) -> PathBuf {
     }
 }
 
-/// Nobody is at the socket: it is not there, or a dead process left it.
+/// No process listens at the socket: it does not exist, or a dead process left it.
 fn gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
-/// Whether the process lives, works in this directory and is a server by its name, `program`'s if
-/// that was set; its number may long be another's, which may well work there too.
+/// True if the process lives, works in this directory and has the name of a server (of `program`,
+/// if that is set). Its number alone proves nothing: another process may have it by now, and may
+/// work there too.
 fn runs_in(pid: i32, data_dir: &Path, program: Option<&Path>) -> bool {
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     let set = program.and_then(Path::file_name).unwrap_or_default();
@@ -575,7 +579,7 @@ fn version_of(text: &str) -> Option<(u32, u32)> {
     text::version_of(words.find_map(|word| word.strip_prefix("v="))?)
 }
 
-/// The last lines: the file may be long, since nobody rotates it.
+/// The last lines of a file that may be long, since nobody rotates it.
 fn tail(path: &Path) -> String {
     const BYTES_MAX: u64 = 4096;
     let end = || -> io::Result<Vec<u8>> {

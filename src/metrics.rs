@@ -1,9 +1,9 @@
-//! What the broker measures, and the handles that count.
+//! The metrics of the broker, and the handles that count.
 //!
-//! Does not know who counts, nor how `/metrics` is served. [`list`] has all metrics. Keeps: each
-//! broker has its own recorder (several run in one test process); the number of label values is
-//! bounded, with `other` for the rest; DQ.INFO and `/metrics` read the same numbers. Counting on
-//! the way of a message is one atomic addition; labels are looked up before, once.
+//! Does not know where they are counted, nor how `/metrics` is served. [`list`] has all metrics.
+//! Keeps: each broker has its own recorder (several run in one test process); the number of label
+//! values is bounded, with `other` for the rest; DQ.INFO and `/metrics` read the same numbers.
+//! Counting on the way of a message is one atomic addition; labels are looked up before, once.
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -55,7 +55,7 @@ macro_rules! words {
 }
 
 words! {
-    /// What made the broker look at a queue.
+    /// The reason why the broker looked at a queue.
     WakeCause {
         Publish "publish",
         Timer "timer",
@@ -95,7 +95,7 @@ struct Inner {
     commands: Mutex<HashMap<&'static str, Arc<CommandMetrics>>>,
 }
 
-/// What is counted where it happens: `metrics.clients.of([])`.
+/// The metrics that are counted where something happens: `metrics.clients.of([])`.
 impl Deref for Metrics {
     type Target = Recorded;
 
@@ -147,7 +147,7 @@ impl Metrics {
         self.0.handle.run_upkeep();
     }
 
-    /// The metrics of a queue, to be kept by whoever counts for it.
+    /// The metrics of a queue; code that counts for it keeps them.
     pub fn queue(&self, name: &[u8]) -> Arc<QueueMetrics> {
         let mut queues = self.queues();
         if let Some(queue) = queues.get(name) {
@@ -183,17 +183,17 @@ impl Metrics {
         queues.iter().map(|(name, queue)| (name.clone(), queue.clone())).collect()
     }
 
-    /// What all other queues share, if there are any.
+    /// The metrics that all other queues share, if there are any.
     pub fn other_queues(&self) -> Option<Arc<QueueMetrics>> {
         self.0.other.get().cloned()
     }
 
-    /// A call stored so many messages.
+    /// A call stored this number of messages.
     pub fn batch(&self, messages: u64) {
         self.batch_messages.of([]).record(messages as f64);
     }
 
-    /// A script was answered after so long.
+    /// A script was answered after this time.
     pub fn script(&self, name: &'static str, seconds: f64) {
         self.script_seconds.of([name]).record(seconds);
     }
@@ -234,7 +234,7 @@ impl Metrics {
         self.scans.of([outcome.word()]).increment(1);
     }
 
-    /// A command was answered. Whoever answers many keeps `command_counts` instead.
+    /// A command was answered. Code that answers many keeps `command_counts` instead.
     pub fn command(&self, name: &'static str, outcome: Outcome<'_>) {
         self.command_counts(name).count(outcome, 1);
     }

@@ -1,8 +1,8 @@
 //! The rights that the broker's user needs in Redis: one table, the ACL line that grants them, and
-//! what follows where some are missing.
+//! the harm if some are missing.
 //!
-//! Each right has a probe: a call that `lua/probe.lua` makes where Redis lets no write through. A
-//! user who may not make it is told so; one who may changes nothing.
+//! Each right has a probe: a call that `lua/probe.lua` makes where Redis lets no write through. If
+//! the user lacks the right, Redis answers with that; else with a refusal of the write.
 
 use crate::domain::text::one_line;
 use crate::store::facts::{Facts, Probed};
@@ -16,8 +16,8 @@ const REDISSONS: &str = "redisson_delay_queue_timeout:{delay_broker_audit}";
 const PUBLISHED: &str = "&redisson_delay_queue_channel:*";
 const HEARTBEATS: &str = "&delay_broker_heartbeat:*";
 
-/// What is asked in a script, and what a user lacks who is refused: the command, or the key or
-/// channel. `K` stands for a key of ours.
+/// A call that a script tries, and the right that a refused user lacks: for the command, or for the
+/// key or channel. `K` stands for a key of ours, `R` for one of Redisson's.
 pub struct Probe {
     pub call: &'static str,
     pub command: &'static str,
@@ -32,7 +32,7 @@ macro_rules! probes {
 
 const KEYS: &str = "~delay_broker_*";
 
-/// Commands that scripts and links call, but for those that cannot be called from a script.
+/// Commands that scripts and links call, except those that cannot be called from a script.
 pub const PROBES: &[Probe] = probes! {
     "DEL K" "+del" KEYS;
     "EXISTS K" "+exists" KEYS;
@@ -81,15 +81,16 @@ pub const PROBES: &[Probe] = probes! {
     "ZSCORE K m" "+zscore" KEYS;
 };
 
-/// What cannot be called from a script, and so stops none: running one shows the first two.
+/// Rights for commands that no script can call, so that no script stops for lack of them. Running
+/// any script shows the first two.
 pub const BESIDE: [&str; 6] =
     ["+evalsha", "+script|load", "+script|exists", "+subscribe", "+psubscribe", "+client|id"];
 
-/// A pattern can be subscribed to only by who has the right to the very same pattern.
+/// Redis lets a user subscribe to a pattern only if a rule of that user is the very same pattern.
 const SUBSCRIBED: &str = "&redisson_delay_queue_channel:* (with exactly this pattern)";
 
-/// Rights besides those without which something is late or refused, and nothing is damaged: no
-/// script calls them, or it goes on without.
+/// More rights whose lack makes something late or refused but damages nothing: no script calls
+/// these commands, or the script goes on without them.
 const HARMLESS: [&str; 10] = [
     "+info",
     GONE_WITHOUT[0],
@@ -102,11 +103,11 @@ const HARMLESS: [&str; 10] = [
     HEARTBEATS,
     SUBSCRIBED,
 ];
-/// Where scripts may not ask for the size of a head or for the rank of a member, they search the
-/// head's score, or read it.
+/// Scripts that may not ask for the size of a head or the rank of a member read the head, or search
+/// its score.
 const GONE_WITHOUT: [&str; 2] = ["+memory|usage", "+zrank"];
 
-/// What is known of the rights of a user.
+/// The rights of a user, as far as they are known.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Rights {
     /// In the words of the ACL line; empty if none is missing.
@@ -116,11 +117,11 @@ pub enum Rights {
 }
 
 impl Rights {
-    /// What the answers say of the rights of a user, if the URL names one.
+    /// Reads the rights from Redis's answers. `user`: the ACL user, if the URL names one.
     pub fn of(facts: &Facts, user: Option<&str>) -> Self {
         let mut missing: Vec<&'static str> =
             lacked_by_subscription(&facts.subscription).into_iter().collect();
-        // Without a user of its own a connection has all rights, but for rare exceptions.
+        // The user `default` has all rights, with rare exceptions.
         let unknown = |why: &str| match user {
             Some(_) => Self::Unknown(why.to_owned()),
             None => Self::Missing(Vec::new()),
@@ -157,9 +158,9 @@ impl Probe {
         words.join(" ")
     }
 
-    /// What a user lacks who got this error, if it is one of missing rights.
+    /// The right that is missing, if this error says so.
     pub fn lacks(&self, error: &str) -> Option<&'static str> {
-        // Redis 7.0 and 6.2, newer ones; a command that was renamed or taken away.
+        // Redis 7.0 and 6.2; newer ones; a command that was renamed or disabled.
         let commands = ["can't run this command", "permissions to run", "nknown Redis command"];
         let places = ["keys mentioned", "channel mentioned", "permissions to access"];
         let says = |parts: &[&str]| parts.iter().any(|part| error.contains(part));
@@ -173,7 +174,7 @@ impl Probe {
     }
 }
 
-/// What a user lacks who may not even run the script that asks.
+/// The right that is missing if not even the script that asks could run.
 pub fn lacked_by_call(error: &str) -> Option<&'static str> {
     let right = |(part, right)| error.contains(part).then_some(right);
     if !error.starts_with("NOPERM") {
@@ -182,7 +183,7 @@ pub fn lacked_by_call(error: &str) -> Option<&'static str> {
     [("'script", "+script|load"), ("'evalsha'", "+evalsha")].into_iter().find_map(right)
 }
 
-/// What a user lacks who may not subscribe, from the command and Redis's words.
+/// The right that is missing to subscribe, from the command and Redis's words.
 pub fn lacked_by_subscription(error: &str) -> Option<&'static str> {
     let (command, words) = error.split_once(' ')?;
     let channel = words.contains("channel");
@@ -195,7 +196,7 @@ pub fn lacked_by_subscription(error: &str) -> Option<&'static str> {
     }
 }
 
-/// The command that gives a user all rights that the broker needs; the password is left alone.
+/// The command that gives a user all rights that the broker needs; it leaves the password alone.
 pub fn acl_line(user: &str) -> String {
     let mut commands: Vec<&str> = PROBES.iter().map(|probe| probe.command).collect();
     commands.extend(BESIDE);

@@ -1,7 +1,7 @@
-//! Two configurations side by side: what differs, and what of it needs no restart.
+//! Two configurations side by side: the differences, and those among them that need no restart.
 //!
-//! Does not know how a setting is used: users of one that reloads look it up each time, or are
-//! handed the new one.
+//! Does not know how a setting is used: code that uses a reloadable one looks it up each time, or
+//! gets the new one.
 
 use super::{Config, ConfigError, ConfigErrors, SETTINGS, Tls};
 
@@ -14,13 +14,13 @@ pub struct Change {
     pub reloaded: bool,
 }
 
-/// Whether SIGHUP takes up a new value.
+/// True if SIGHUP takes up a new value.
 fn reloads(key: &str) -> bool {
     SETTINGS.iter().any(|setting| setting.key == key && setting.reloads)
 }
 
 impl Config {
-    /// What `other` says differently.
+    /// The settings that differ in `other`.
     pub fn changes(&self, other: &Self) -> Vec<Change> {
         // The same is shown of any two secrets.
         let secret = |key: &str| {
@@ -38,8 +38,8 @@ impl Config {
             .collect()
     }
 
-    /// Whether this setting of `other` needs no restart. Files of TLS are read for its listener: if
-    /// that comes or goes with a restart, they do so, too.
+    /// True if this setting of `other` needs no restart. The files of TLS belong to its listener:
+    /// if that comes or goes with a restart, they do so, too.
     fn takes_up(&self, other: &Self, key: &str) -> bool {
         let listens = self.tls.is_some() == other.tls.is_some();
         reloads(key) && (listens || !key.starts_with("server.tls_"))

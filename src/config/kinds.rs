@@ -1,4 +1,4 @@
-//! What settings can be: a number in a range, an address, one of a few words and so on.
+//! The kinds of settings: a number in a range, an address, one of a few words and so on.
 //!
 //! Knows no key. A kind says its rule once, for errors and for the documents; it parses a value of
 //! any layer (the environment and flags have text only) and shows a parsed one as a file has it.

@@ -1,7 +1,7 @@
 //! Layers of settings -> one value per key, read key by key with every error kept.
 //!
-//! Knows no key and no rule: `settings.rs` names them. Keeps: what is read here either fits its
-//! rule or is in the list of errors, and a key that nobody asked for is an error too. (Serde
+//! Knows no key and no rule: `settings.rs` names them. Keeps: each value either fits its rule or is
+//! in the list of errors, and a key that no setting has is an error too. (Serde
 //! would stop at the first error.) No value is guessed from text before its rule is known: a
 //! password `00123` stays what it is.
 
@@ -17,7 +17,7 @@ use super::kinds::Kind;
 /// The lowest layer, and the reference of all settings.
 pub const DEFAULTS: &str = include_str!("../../config/default.toml");
 
-/// What stands in place of a secret wherever settings are shown.
+/// The words in place of a secret wherever settings are shown.
 pub const HIDDEN: &str = "(hidden)";
 
 const PREFIX: &str = "DELAY_BROKER_";
@@ -30,7 +30,7 @@ pub struct Layers {
     pub environment: Vec<(String, String)>,
     /// Keys as `section.key`, with the text of the flag.
     pub flags: Vec<(&'static str, String)>,
-    /// Whether a command of this name exists, in upper case; none = names are not checked.
+    /// True if a command of this name, in upper case, exists; `None`: names are not checked.
     pub known_command: Option<fn(&str) -> bool>,
 }
 
@@ -73,7 +73,7 @@ impl fmt::Display for ConfigErrors {
     }
 }
 
-/// What was read: keys with their values as they may be shown, and the secrets among them.
+/// All keys with their values as they may be shown, and the secrets among them.
 pub type Read = (Vec<(String, toml::Value)>, Vec<(String, Secret)>);
 
 /// The merged layers, from which each key is read once.
@@ -163,14 +163,14 @@ impl Reader {
 
     /// The same of a part of a setting.
     pub fn refuse_part(&mut self, key: &str, value: String, rule: String) {
-        // A value that breaks its own rule was replaced: what follows from it is no news.
+        // A value that breaks its own rule was replaced, so this would be a second error about it.
         if self.errors.iter().all(|error| error.key != key) {
             let (key, origin) = (key.to_owned(), String::new());
             self.errors.push(ConfigError { key, value, origin, rule });
         }
     }
 
-    /// What was not read yet is neither checked nor missed.
+    /// Keys that were not read yet are not checked.
     pub fn pass_over_the_rest(&mut self) {
         self.values.clear();
     }
@@ -223,8 +223,8 @@ fn readable_toml(path: &std::path::Path) -> Result<(), String> {
     })
 }
 
-/// The variables that name a setting. What begins like ours and is none is an error, but for
-/// those that Kubernetes gives every container beside a service named `delay-broker`.
+/// The variables that name a setting. Others with our prefix are errors, except for those that
+/// Kubernetes gives every container beside a service named `delay-broker`.
 fn ours(all: Vec<(String, String)>, errors: &mut Vec<ConfigError>) -> Map<String, String> {
     let mut ours = Map::new();
     for (name, value) in all {

@@ -1,7 +1,7 @@
-//! How much is logged: a level, and others for single modules, in the words of `tracing`.
+//! The log level: one for all, and others for single modules, in the words of `tracing`.
 //!
-//! Keeps: whatever is accepted logs something unless it says `off`: a filter of modules alone goes
-//! on top of the default.
+//! Keeps: an accepted filter logs something unless it says `off`: a filter of modules alone goes on
+//! top of the default.
 
 const LEVELS: [&str; 6] = ["error", "warn", "info", "debug", "trace", "off"];
 const DEFAULT: &str = "info";

@@ -1,6 +1,6 @@
 //! PEM files -> certificates and keys.
 //!
-//! Does not know what they are for. Keeps: an error is a plain sentence without a byte of the file.
+//! Does not know their purpose. Keeps: an error is a plain sentence without a byte of the file.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ const BYTES_MAX: u64 = 1 << 20;
 /// All certificates of a file, in their order; at least one.
 ///
 /// # Errors
-/// What is wrong with the file, as a sentence without its name.
+/// The fault of the file, as a sentence without its name.
 pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let all = CertificateDer::pem_slice_iter(&read(path)?).collect::<Result<Vec<_>, _>>();
     match all {
@@ -26,7 +26,7 @@ pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String>
 /// The first private key of a file, in PKCS#8, PKCS#1 or SEC1.
 ///
 /// # Errors
-/// What is wrong with the file, as a sentence without its name.
+/// The fault of the file, as a sentence without its name.
 pub fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
     let text = read(path)?;
     PrivateKeyDer::from_pem_slice(&text).map_err(|error| match error {
@@ -51,7 +51,7 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(path).map_err(cannot)
 }
 
-/// The errors of the parser quote what they met; a key must not be shown.
+/// The errors of the parser quote the file; a key must not be shown.
 fn wrong(error: &Error) -> String {
     match error {
         Error::MissingSectionEnd { .. } => "is cut off: the END line is missing",

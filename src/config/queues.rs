@@ -1,6 +1,6 @@
-//! `[[queues]]`: the queues that need something else than the rest.
+//! `[[queues]]`: the queues that differ from the rest.
 //!
-//! Does not know what a format means for members. All that is wrong with a table is said at once.
+//! Does not know how a format packs members. All errors of a table are reported at once.
 
 use ::config::{Map, Value, ValueKind};
 
@@ -11,14 +11,14 @@ use super::Limits;
 use super::kinds::{Kind, flag_of, one_of, text};
 use super::layers::Reader;
 
-/// A queue that needs something else than the rest.
+/// A queue that differs from the rest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Queue {
     pub name: String,
     pub format: MemberFormat,
-    /// Of payloads whose command does not say it.
+    /// For payloads that come without AS.
     pub encoding: Encoding,
-    /// Whether what is pending stands in the order list too.
+    /// True if pending messages are in the order list too.
     pub order_list: bool,
 }
 

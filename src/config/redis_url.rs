@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::{HIDDEN, HIDDEN_RULE, Secret};
 
-/// Where the backing Redis is, and as whom to go there.
+/// The place of the backing Redis, and the user to log in as.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisUrl {
     pub place: Place,

@@ -1,7 +1,7 @@
 //! The list of all settings: a line each, from which the rest is made.
 //!
-//! A line has the key, the type of the field, what the value may be, and `reloads` where SIGHUP
-//! takes up a new value. The default, the unit and the reason of a setting stand in
+//! A line has the key, the type of the field, the rule for its value, and `reloads` if SIGHUP takes
+//! up a new value. The default, the unit and the reason of a setting stand in
 //! `config/default.toml`, from which `docs/settings.md` is made; tests hold the two to this list.
 
 use std::net::SocketAddr;
@@ -22,16 +22,16 @@ const MIB: u64 = 1024 * KIB;
 const GIB: u64 = 1024 * MIB;
 /// Milliseconds of a day: the bound of waits, where more is a mistake in the unit.
 const DAY_MS: u64 = 86_400_000;
-/// A call and its settlement together stay far below the expiry of what `lua/_call.lua` stores.
+/// A call and its settlement together stay far below the expiry of the keys of `lua/_call.lua`.
 const SETTLED_MS: u64 = 120_000;
 
-/// What is known of a setting without its value.
+/// A setting without its value.
 pub struct Setting {
     /// `section.key`
     pub key: &'static str,
     /// SIGHUP takes up a new value.
     pub reloads: bool,
-    /// What its value must be.
+    /// The rule for its value: "must be ...".
     pub rule: fn() -> String,
 }
 
@@ -81,7 +81,7 @@ macro_rules! settings {
         pub struct Config {
             $(pub $section: $struct,)*
             pub queues: Vec<Queue>,
-            /// TLS for clients, where `server.tls_listen` says that there is some.
+            /// TLS for clients, if `server.tls_listen` is set.
             pub tls: Option<Tls>,
             /// Every key with its value in effect; secrets hidden.
             pub settings: Vec<(String, toml::Value)>,
@@ -196,7 +196,7 @@ settings! {
     }
 }
 
-/// What a finding of the audit may do.
+/// How the broker acts on a finding of the audit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Audit {
     Refuse,

@@ -1,4 +1,4 @@
-//! TLS for clients: where, and the files -> what a handshake needs.
+//! TLS for clients: address and files -> what a handshake needs.
 //!
 //! Knows no connection. Keeps: files are read and matched while the settings are checked, before
 //! anything is served by them; each error names its key; nothing shows a private key.
@@ -27,7 +27,7 @@ pub struct Tls {
     pub handshake: Handshake,
 }
 
-/// What clients are shown and asked for; cheap to clone.
+/// The certificate for clients, and the one that they must show; cheap to clone.
 #[derive(Clone)]
 pub struct Handshake(pub Arc<ServerConfig>);
 

@@ -61,26 +61,26 @@ struct Args {
     /// [default: info]
     #[arg(long, global = true, value_name = "LEVEL")]
     log: Option<String>,
-    /// Prints two lines to try once it serves
+    /// Prints two commands to try once the broker serves
     #[arg(long)]
     hints: bool,
 }
 
 #[derive(Subcommand)]
 enum Task {
-    /// Serves until SIGTERM or SIGINT; what happens without a subcommand
+    /// Serves until SIGTERM or SIGINT; so does the program without a subcommand
     Serve,
     /// Checks the settings and prints those in effect, secrets hidden
     Check,
-    /// Asks a running broker whether it is ready (exit code 0), for container health checks: at
-    /// http.listen, as flags and environment of this call say
+    /// Asks a running broker whether it is ready (exit code 0), for container health checks. The
+    /// address is http.listen, from the flags and the environment of this call
     Health {
         /// Asks the broker that runs on this machine, or in this container, however it was
-        /// configured; of several that with this process id
+        /// configured; PID says which, if several run
         #[arg(long, value_name = "PID", num_args = 0..=1, require_equals = true)]
         running: Option<Option<u32>>,
-        /// Waits so long for it to become ready; one that has been ready for a while is asked
-        /// again only at the end of that time
+        /// Waits at most this long for the broker to become ready; one that has been ready for a
+        /// while is asked again only at the end of that time
         #[arg(long, value_name = "SECONDS", default_value_t = 0)]
         wait: u16,
     },
@@ -158,7 +158,7 @@ fn print(text: &str) -> Result<(), String> {
     writeln!(io::stdout(), "{text}").map_err(|error| error.to_string())
 }
 
-/// Whose health is asked for.
+/// The broker whose health is asked for.
 fn whom(
     layers: Layers,
     running: Option<Option<u32>>,

@@ -1,7 +1,7 @@
-//! Listening sockets, made before anything else is started, and files for those who connect.
+//! Listening sockets, made before anything else is started, and open files for clients.
 //!
-//! Does not know what is served. Keeps: an error names the address, what it was for and the flag
-//! that chooses another.
+//! Does not know what is served. Keeps: an error names the address, its purpose and the flag that
+//! chooses another.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -32,7 +32,7 @@ pub fn bind(address: SocketAddr, purpose: &str, flag: &str) -> Result<TcpListene
     })
 }
 
-/// Files that clients leave for the links to Redis, HTTP, timers, certificates and whatever else.
+/// Files kept for links to Redis, HTTP, timers and certificates.
 const FILES_KEPT: u64 = 128;
 
 /// Each client is an open file, and the usual soft limit of 1,024 is for programs that use
@@ -43,7 +43,7 @@ pub fn raise_open_files() {
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-/// As many clients as are allowed and fit; says so where these are fewer than wanted.
+/// The number of clients that are allowed and fit; a log line says if these are fewer than wanted.
 pub fn clients_max(wanted: usize) -> usize {
     let (most, files) = clients_that_fit(wanted);
     if let Some(files) = files {
@@ -57,8 +57,8 @@ pub fn clients_max(wanted: usize) -> usize {
     most
 }
 
-/// The most clients that there may be, and if those are fewer than wanted, how many files this
-/// process may open.
+/// The most clients that fit, and the number of files that this process may open if those are
+/// fewer than wanted.
 fn clients_that_fit(wanted: usize) -> (usize, Option<u64>) {
     let Some(files) = getrlimit(Resource::Nofile).current else {
         return (wanted, None);
@@ -69,7 +69,7 @@ fn clients_that_fit(wanted: usize) -> (usize, Option<u64>) {
     }
 }
 
-/// Of so many files; where they are few, half of them.
+/// The clients that fit into this number of files; half of them, if they are few.
 fn fitting(files: u64) -> usize {
     let most = files - FILES_KEPT.min(files / 2);
     usize::try_from(most).unwrap_or(usize::MAX)
@@ -99,7 +99,7 @@ mod tests {
         let port = address.port();
         let expected = format!("port {port} of 127.0.0.1, for HTTP, is taken; choose another");
         assert!(error.starts_with(&expected) && error.contains("--http"), "{error}");
-        // An address of the documentation, which is no machine's.
+        // An address for documentation, which no machine has.
         let error = bind(([192, 0, 2, 1], 0).into(), "HTTP", "--http").unwrap_err();
         assert!(error.contains("192.0.2.1:0") && error.contains("--http"), "{error}");
     }

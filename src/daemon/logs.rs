@@ -1,8 +1,8 @@
 //! Logs on stderr, as the settings say.
 //!
 //! Knows no event. The rest of the crate keeps to one line at each change of state and none per
-//! message. Keeps: whoever logs never waits for whoever reads ([`writer`]); lines that repeat are
-//! summed up ([`sums`]). Names of others are shown by [`crate::domain::queue::Cut`].
+//! message. Keeps: a thread that logs never waits for a reader of stderr ([`writer`]); lines that
+//! repeat are summed up ([`sums`]). Names of others are shown by [`crate::domain::queue::Cut`].
 
 use std::io::{self, IsTerminal};
 use std::sync::{OnceLock, mpsc};
@@ -19,10 +19,10 @@ use writer::Writer;
 mod sums;
 mod writer;
 
-/// What is not written when the process ends gets so long.
+/// Time to write the last lines when the process ends.
 const LAST_WITHIN: Duration = Duration::from_secs(1);
 
-/// Of this process.
+/// One for the process, since the hook for panics and the exit need them too.
 static WRITER: OnceLock<Writer> = OnceLock::new();
 static SUMS: OnceLock<Sums> = OnceLock::new();
 
@@ -38,7 +38,7 @@ impl Level {
     }
 }
 
-/// Flushes when dropped, so that what ended the process is in its log.
+/// Flushes when dropped, so that the log has the reason why the process ended.
 #[must_use]
 pub struct Started;
 
@@ -84,14 +84,14 @@ pub fn start(log: &Log) -> io::Result<(Level, Started)> {
         lines.finish().with(Limit(sums)).init();
         Level(Box::new(move |filter| handle.reload(filter).is_ok()))
     };
-    // Rust's own hook writes to stderr, and waits for who reads.
+    // Rust's own hook writes to stderr, and waits for its reader.
     std::panic::set_hook(Box::new(|panic| {
         tracing::error!("{panic}\n{}", std::backtrace::Backtrace::capture());
     }));
     Ok((level, Started))
 }
 
-/// Waits until all that was logged is written, a second at most. For whoever ends the process.
+/// Waits until all lines are written, a second at most. To be called before the process ends.
 pub fn flush() {
     if let (Some(writer), Some(sums)) = (WRITER.get(), SUMS.get()) {
         let due = sums.due(Instant::now(), true);
@@ -100,12 +100,12 @@ pub fn flush() {
     }
 }
 
-/// Says on an output, by `write`, without waiting for ever for who reads it.
+/// Writes to an output with `write`, and waits for its reader a second at most.
 pub fn say(write: impl FnOnce() + Send + 'static) {
     let (done, is_done) = mpsc::channel();
     let said = thread::Builder::new().spawn(move || {
         write();
-        // Nobody may wait any more.
+        // The receiver is gone after the second.
         let _ = done.send(());
     });
     if said.is_ok() {

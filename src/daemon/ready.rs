@@ -28,7 +28,7 @@ impl Addresses {
     }
 }
 
-/// Says where the broker answers, also to systemd; with `hints` also what to type next.
+/// Says where the broker answers, also to systemd; with `hints` also two commands to try.
 pub fn announce(addresses: &Addresses, redis: &str, redis_cli_flags: &str, hints: bool) {
     let Addresses { plain, tls, http } = addresses;
     let shown = |address: &Option<SocketAddr>| {
@@ -50,7 +50,7 @@ pub fn announce(addresses: &Addresses, redis: &str, redis_cli_flags: &str, hints
         );
     }
     systemd::notify(&format!("READY=1\nSTATUS={}", lines.lines().next().unwrap_or_default()));
-    // Nobody has to read it.
+    // In a thread, since nobody may read stdout.
     let write = move || drop(io::stdout().write_all(lines.as_bytes()));
     let _ = std::thread::Builder::new().spawn(write);
 }

@@ -1,7 +1,7 @@
-//! SIGHUP: the settings are read again, and what needs no restart is in effect at once.
+//! SIGHUP: the settings are read again, and changes that need no restart take effect at once.
 //!
-//! Does not know who uses a setting; `server` hands the new ones on. Keeps: a configuration with an
-//! error changes nothing; each change is one line in the log, secrets hidden.
+//! Does not know how a setting is used; `serve` hands the new ones on. Keeps: a configuration with
+//! an error changes nothing; each change is one line in the log, secrets hidden.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use tracing::{error, info, warn};
 use crate::config::{Config, ConfigErrors, Layers};
 use crate::daemon::logs::Level;
 
-/// Where the settings came from, and the signal to read them again.
+/// The sources of the settings, and the signal to read them again.
 pub struct Reload {
     layers: Layers,
     level: Level,
@@ -19,7 +19,7 @@ pub struct Reload {
 }
 
 impl Reload {
-    /// From now on SIGHUP ends the process no more. Needs a tokio runtime.
+    /// From now on SIGHUP no longer ends the process. Needs a tokio runtime.
     ///
     /// # Errors
     /// The kernel refused.
@@ -35,7 +35,7 @@ impl Reload {
         }
     }
 
-    /// What is in effect from now on; none, if something is wrong. Says everything in the log.
+    /// The settings in effect from now on; `None` if any is wrong. Logs each change or error.
     pub fn read(&self, current: &Config) -> Option<Config> {
         let read = Config::load(self.layers.clone());
         let both = read.and_then(|wanted| Ok((current.reloaded(&wanted)?, wanted)));

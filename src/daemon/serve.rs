@@ -1,8 +1,7 @@
 //! Serving: sockets first, then Redis, the broker and its clients; stopped in the opposite order.
 //!
-//! Knows the order of starting and stopping and nothing else. Keeps: what can fail at once
-//! (settings, ports) fails before anything is started; the broker's own Redis starts first and
-//! stops last.
+//! Knows the order of starting and stopping and nothing else. Keeps: a wrong setting or a taken
+//! port is reported before anything is started; the broker's own Redis starts first and stops last.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -25,13 +24,12 @@ use crate::http::{self, HttpRequest};
 use crate::managed;
 use crate::store::backend::Backend;
 
-/// How long the first connection to Redis may take before the broker says that it is ready without
-/// it.
+/// Time for the first connection to Redis; then the broker says that it is ready without Redis.
 const READY_WAIT: Duration = Duration::from_secs(5);
-/// How long the first audit may take.
+/// Time for the first audit.
 const AUDIT_WAIT: Duration = Duration::from_secs(3);
-/// The least time that the broker's own Redis gets to stop: a flush of its file, where clients took
-/// all of the grace time.
+/// The least time that the broker's own Redis gets to stop, enough for a flush of its file, if
+/// clients used up the grace time.
 const REDIS_STOPS_WITHIN: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Error)]
@@ -54,7 +52,7 @@ pub struct Listeners {
     pub http: Option<TcpListener>,
 }
 
-/// Serves until a signal asks to stop. `hints`: says two lines to try once it serves.
+/// Serves until a signal asks to stop. `hints`: prints two commands to try once it serves.
 ///
 /// # Errors
 /// Why it could not start, or not stop as it should, as a sentence.
@@ -70,16 +68,16 @@ pub fn run(config: Config, layers: Layers, hints: bool) -> Result<(), String> {
         serve(config, reload, hints).await
     };
     let served = runtime.block_on(serving);
-    // A name that is being looked up would hold up the end.
+    // A pending lookup of a host name would hold up the end.
     runtime.shutdown_background();
     served
 }
 
 fn no_signals(error: io::Error) -> String {
-    format!("no signals: {error}")
+    format!("signals cannot be handled: {error}")
 }
 
-/// With the Redis that was given, or with one of the broker's own around it.
+/// With the Redis of `redis.url`, or with one of the broker's own.
 async fn serve(config: Config, reload: Reload, hints: bool) -> Result<(), String> {
     let stop = shutdown::requested()
         .map_err(no_signals)?
@@ -131,7 +129,7 @@ fn bind(config: &Config) -> Result<Listeners, String> {
 
 /// Serves until `stop` is done, then drains within the grace time. To be run on a `LocalRuntime`.
 ///
-/// Returns the end of the grace time: the rest of it is for what stops after this. `ready` is
+/// Returns the end of the grace time; the broker's own Redis stops in the rest of it. `ready` is
 /// called once clients are served; after [`READY_WAIT`] even if Redis is not there yet.
 async fn broker(
     config: Config,
@@ -146,7 +144,7 @@ async fn broker(
     let broker = Broker::start(config, backend).map_err(ServeError::Backend)?;
     server.shown_by(&broker)?;
     let (requests, asked) = mpsc::channel(http::REQUESTS_MAX);
-    // Held for as long as it is to answer.
+    // It answers until this is dropped.
     let _http = http::start(listeners.http, requests)?;
     let answering = tokio::task::spawn_local(answer_http(broker.clone(), asked));
     let mut ready = Some(ready);
@@ -175,7 +173,7 @@ async fn broker(
                     server.take_up(config, clients_max, &broker);
                 }
             }
-            // Clients that connect earlier wait: nothing is stored in a Redis that is refused.
+            // Earlier clients wait, so that nothing is stored in a Redis that the audit refuses.
             () = server.accept(&broker), if ready.is_none() => {}
         }
     }
@@ -205,7 +203,7 @@ async fn broker(
 /// Waits until Redis is there and audited, or refused by the audit, at most [`READY_WAIT`].
 ///
 /// # Errors
-/// What is missing.
+/// The part that is missing, as a sentence.
 async fn first_contact(broker: Rc<Broker>) -> Result<(), String> {
     let ready = async {
         let waited = broker.wait_ready(READY_WAIT).await;
@@ -227,10 +225,10 @@ async fn first_contact(broker: Rc<Broker>) -> Result<(), String> {
     }
 }
 
-/// Answers what the HTTP thread asks.
+/// Answers the questions of the HTTP thread.
 async fn answer_http(broker: Rc<Broker>, mut asked: mpsc::Receiver<HttpRequest>) {
     while let Some(request) = asked.recv().await {
-        // Whoever asked may have given up.
+        // The HTTP thread may have given up.
         match request {
             HttpRequest::Metrics(reply) => {
                 // In a task: a Redis that does not answer must not hold up `/readyz`.

@@ -1,7 +1,7 @@
 //! SIGTERM and SIGINT as one future.
 //!
 //! Does not know what is stopped, nor how. Keeps: both signals mean the same; a second one ends
-//! the process at once, wherever the stop may hang.
+//! the process at once, even if the stop hangs.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use tracing::{info, warn};
 
 use crate::daemon::logs;
 
-/// What a shell reports of a program that signal n ended is 128 + n.
+/// A shell reports 128 + n for a program that signal n ended.
 const ENDED_BY: i32 = 128;
 
 /// Listens from now on; the future is done at the first signal. Needs a `LocalRuntime`.
@@ -19,7 +19,7 @@ pub fn requested() -> io::Result<impl Future<Output = ()>> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     Ok(async move {
         let (name, _) = either(&mut terminate, &mut interrupt).await;
-        info!("{name}: stopping; once more ends at once");
+        info!("{name}: stopping; a second signal ends at once");
         tokio::task::spawn_local(async move {
             let (name, number) = either(&mut terminate, &mut interrupt).await;
             warn!("{name} again: ending at once");

@@ -1,9 +1,10 @@
-//! `delay-broker health`: asks a running broker whether it is ready, as checks of containers do.
+//! `delay-broker health`: asks a running broker if it is ready, for the health checks of
+//! containers.
 //!
 //! The broker is found by its address, or by a Unix socket without a file that every broker
 //! listens at (`@delay-broker-health/` with its process and the namespace of that): so a check
-//! needs no setting of the broker, and nothing is written. Whoever may log in to the machine can
-//! ask there, as at a port of loopback. Keeps: every step has a deadline.
+//! needs no setting of the broker, and nothing is written. Every user of the machine can ask there,
+//! as at a port of loopback. Keeps: every step has a deadline.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -13,26 +14,26 @@ use std::time::{Duration, Instant};
 
 use super::{READY_FOR, READY_WITHIN};
 
-/// One that has been ready for so long is asked less often.
+/// A broker that has been ready for this time is asked less often.
 const SETTLED: Duration = Duration::from_secs(10);
-/// Between two questions to one that is not ready.
+/// Time between two questions to a broker that is not ready.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 /// In front of the namespace of processes, and the number of the process in it.
 const PREFIX: &str = "delay-broker-health/";
 
-/// Which broker is asked.
+/// The broker that is asked.
 #[derive(Debug, Clone, Copy)]
 pub enum Whom {
     /// Over TCP.
     At(SocketAddr),
-    /// The one that runs beside this process.
+    /// The only one that runs beside this process.
     Running,
-    /// This process, which runs beside it.
+    /// The one with this process id.
     Process(u32),
 }
 
-/// Asks until it is ready, for `wait` at most. One that has been ready for a while is asked again
-/// at the end of that time, so that a check that waits costs little when it is repeated at once.
+/// Asks until the broker is ready, for `wait` at most. One that has been ready for a while is asked
+/// again at the end of that time, so that a check that is repeated at once costs little.
 ///
 /// # Errors
 /// Why it is not ready, or cannot be asked.
@@ -50,11 +51,11 @@ pub fn health(whom: Whom, wait: Duration) -> Result<(), String> {
     }
 }
 
-/// For how long it has been ready.
+/// The time for which the broker has been ready.
 fn ask(whom: Whom) -> Result<Duration, String> {
     match whom {
         Whom::At(listen) => {
-            // What listens everywhere also listens here.
+            // A broker that listens on all addresses also listens on loopback.
             let ip = match listen.ip() {
                 IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
                 IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
@@ -85,7 +86,7 @@ fn ask(whom: Whom) -> Result<Duration, String> {
     }
 }
 
-/// A deadline of a socket that passed is no fault of a resource.
+/// A socket's deadline that passed reads "Resource temporarily unavailable", which misleads.
 fn why(error: io::Error) -> String {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
@@ -95,7 +96,7 @@ fn why(error: io::Error) -> String {
     }
 }
 
-/// A little longer than the broker takes to say that it is not ready.
+/// A little longer than the broker's own bound for this answer.
 const ANSWER_WITHIN: Duration = READY_WITHIN.saturating_add(Duration::from_secs(1));
 
 fn exchange(mut stream: impl Read + Write) -> io::Result<String> {
@@ -118,7 +119,7 @@ fn judge(response: &str) -> Result<Duration, String> {
     Ok(Duration::from_millis(ms))
 }
 
-/// What the broker of this process listens at.
+/// The socket at which the broker of this process listens.
 pub(super) fn listen() -> io::Result<tokio::net::UnixListener> {
     let name = format!("{}{}", beside()?, std::process::id());
     let address = unix::SocketAddr::from_abstract_name(name)?;
@@ -127,8 +128,8 @@ pub(super) fn listen() -> io::Result<tokio::net::UnixListener> {
     tokio::net::UnixListener::from_std(listener)
 }
 
-/// What the names of all begin with that see the same processes: those of two containers may share
-/// a network.
+/// The beginning of the names of all brokers that see the same processes: two containers with
+/// processes of their own may share a network, and so these names.
 fn beside() -> io::Result<String> {
     let namespace = std::fs::read_link("/proc/self/ns/pid")?;
     Ok(format!("{PREFIX}{}/", namespace.display()))

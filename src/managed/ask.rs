@@ -1,7 +1,7 @@
 //! A few plain questions to a Redis over its Unix socket, one connection each.
 //!
-//! For looking after the process only: no script, no pipeline, no reconnection. Keeps: one
-//! question never hangs longer than its bound.
+//! For looking after the process only: no script, no pipeline, no reconnection. Keeps: no question
+//! takes longer than its bound.
 
 use std::io;
 use std::path::Path;
@@ -11,23 +11,23 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-/// The longest that Redis may think; a stop, which waits for the disk, has its own bound.
+/// Time for an ordinary answer; a stop, which waits for the disk, has its own bound.
 pub const ANSWER_MAX: Duration = Duration::from_secs(2);
 
-/// More is no answer to a question asked here.
+/// No answer to these questions is larger.
 const BULK_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// A status, number or bulk; an array is its elements, one to a line.
+    /// A status, number or bulk; of an array its elements, one on each line.
     Text(String),
-    /// The words of an error reply.
+    /// The text of an error reply.
     Refused(String),
-    /// The connection was closed instead: how a server that stops answers.
+    /// The connection was closed instead, which is how a server that stops answers.
     Closed,
 }
 
-/// Asks one question of arguments without blanks.
+/// Sends one command, whose arguments have no blanks, and reads its reply.
 pub async fn ask(socket: &Path, question: &str, longest: Duration) -> io::Result<Answer> {
     let exchange = async {
         let mut stream = BufReader::new(UnixStream::connect(socket).await?);

@@ -51,7 +51,7 @@ impl CommandMetrics {
         Self { name, ok: OnceLock::new(), errors, recorded }
     }
 
-    /// So many were answered like this.
+    /// This number of commands had this outcome.
     pub fn count(&self, outcome: Outcome<'_>, commands: u64) {
         let (made, code) = match outcome {
             Outcome::Ok => (&self.ok, "ok"),

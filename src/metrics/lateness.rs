@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::list::Spec;
 use super::text::series;
 
-/// Upper bounds of what is exported, in microseconds: from half a millisecond, below the target
+/// Upper bounds of the exported buckets, in microseconds: from half a millisecond, below the target
 /// of one, to ten minutes, an outage.
 const BOUNDS_US: [u64; 16] = [
     500,
@@ -33,7 +33,7 @@ const BOUNDS_US: [u64; 16] = [
 
 /// Values below this have a fine bucket each; above, eight share a power of two.
 const EXACT: u64 = 16;
-/// Up to 2^44 us, half a year; what is later counts as that.
+/// Up to 2^44 us, half a year; more counts as that.
 const FINE: usize = EXACT as usize + (44 - 4) * 8;
 
 pub struct Lateness {

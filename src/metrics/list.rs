@@ -35,7 +35,7 @@ macro_rules! list {
         written { $($own:ident: $own_kind:ident $own_unit:ident $own_name:literal
             [$($own_label:literal)*] $own_help:literal;)* }
     ) => {
-        /// What is counted and set where it happens.
+        /// The metrics that are counted or set where something happens.
         pub struct Recorded {
             $(pub $id: Family<$kind, { <[&str]>::len(&[$($label),*]) }>,)*
         }
@@ -103,13 +103,13 @@ list! {
         wrong_passwords: Counter Count "delay_broker_wrong_passwords_total" []
             "Times that a client gave a wrong password.";
         buffers: Gauge Bytes "delay_broker_buffers_bytes" []
-            "What the buffers of all connections hold.";
+            "Bytes in the buffers of all connections.";
         buffers_max: Gauge Bytes "delay_broker_buffers_max_bytes" []
-            "What they may hold: limits.buffers_bytes_max.";
+            "Bytes that these buffers may hold: limits.buffers_bytes_max.";
         commands: Counter Count "delay_broker_commands_total" ["command" "outcome"]
             "Commands answered, by name and ok or the code of the error.";
         wakeups: Counter Count "delay_broker_wakeups_total" ["cause"]
-            "Queues looked at, by what caused it.";
+            "Looks at queues, by their cause.";
         scans: Counter Count "delay_broker_scans_total" ["outcome"]
             "Calls of the safety scan, which reads the heads of many queues: ok, slow, or failed.";
         build: Gauge Count "delay_broker_build_info" ["version"]
@@ -127,7 +127,7 @@ list! {
         QUARANTINED: Counter Count "delay_broker_messages_quarantined_total" ["queue"]
             "Members that could not be read and were put aside at their delivery.";
         LATENESS: Histogram Seconds "delay_broker_lateness_seconds" ["queue"]
-            "Redis's time at delivery minus the due time, of what this broker delivered.";
+            "Redis's time at delivery minus the due time, of messages that this broker delivered.";
         PENDING: Gauge Count "delay_broker_queue_pending" ["queue"]
             "Messages that were offered and not delivered, read from Redis at the scrape.";
         READY: Gauge Count "delay_broker_queue_ready" ["queue"]
@@ -143,7 +143,7 @@ list! {
         DUE_HOUR: Gauge Count "delay_broker_queue_due_hour" ["queue"]
             "Pending messages that are due within an hour, or overdue.";
         LOG_LOST: Counter Count "delay_broker_log_lines_lost_total" []
-            "Lines of the log that nobody read in time, or that could not be written.";
+            "Log lines lost, since nobody read them in time or they could not be written.";
         PROCESS_CPU: Counter Seconds "process_cpu_seconds_total" []
             "Time of processors that this process has used.";
         PROCESS_MEMORY: Gauge Bytes "process_resident_memory_bytes" []

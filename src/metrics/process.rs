@@ -1,6 +1,6 @@
-//! What the kernel says of this process, under the names that every Prometheus client uses.
+//! The kernel's figures of this process, under the names that every Prometheus client uses.
 //!
-//! Reads `/proc` at each scrape. What cannot be read is left out.
+//! Reads `/proc` at each scrape. Figures that cannot be read are left out.
 
 use std::fs;
 use std::sync::OnceLock;
@@ -15,7 +15,7 @@ use super::list::{
 };
 use super::text::{head, series};
 
-/// Counted by whoever writes the log of this process.
+/// Counted by the log writer of this process.
 pub static LOG_LINES_LOST: AtomicU64 = AtomicU64::new(0);
 
 pub(super) fn write(out: &mut String) {

@@ -1,7 +1,7 @@
-//! The metrics of one queue: what this broker did with it, and what Redis held at the last look.
+//! The metrics of one queue: the counts of this broker, and the numbers of Redis at the last look.
 //!
-//! Written out by itself, so that what could not be read is absent from a scrape, and not as it was
-//! at an earlier one.
+//! Written without the recorder, so that a number that could not be read is absent from a scrape,
+//! instead of being that of an earlier one.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -29,7 +29,7 @@ pub struct QueueMetrics {
     reading: Mutex<Reading>,
 }
 
-/// What Redis holds; `None` where it was not read.
+/// The numbers of Redis; `None` for one that was not read.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Reading {
     pub pending: Option<u64>,
@@ -105,18 +105,18 @@ impl QueueMetrics {
         self.counts[4].fetch_add(members, Relaxed);
     }
 
-    /// So many messages were delivered so long after they were due (less than 0 counts as 0).
+    /// Messages were delivered this long after they were due (less than 0 counts as 0).
     pub fn lateness(&self, seconds: f64, messages: u64) {
         // The conversion saturates: negative and not-a-number give 0.
         self.lateness.record((seconds * 1e6).round() as u64, messages);
     }
 
-    /// What Redis holds now.
+    /// Keeps the numbers that were read from Redis now.
     pub fn read(&self, reading: Reading) {
         *self.reading.lock().unwrap_or_else(PoisonError::into_inner) = reading;
     }
 
-    /// As it was read last.
+    /// The numbers that were read last.
     pub fn reading(&self) -> Reading {
         *self.reading.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -167,7 +167,7 @@ pub(super) fn write(queues: &[Arc<QueueMetrics>], out: &mut String) {
     }
 }
 
-/// A queue name as text: what is not printable, and the backslash, as `\xNN` or `\u{...}`, so
+/// A queue name as text: unprintable characters and the backslash become `\xNN` or `\u{...}`, so
 /// that two names never have one label.
 pub(super) fn label_of(name: &[u8]) -> String {
     let mut label = String::with_capacity(name.len());

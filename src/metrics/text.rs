@@ -1,5 +1,5 @@
 //! Prometheus's text format, for metrics that are read at the scrape: those of queues and of the
-//! process. What could not be read then is absent, and not as it was at an earlier scrape.
+//! process. A number that could not be read is absent, instead of that of an earlier scrape.
 
 use std::fmt::{Display, Write};
 
@@ -7,7 +7,7 @@ use metrics_exporter_prometheus::formatting::{write_help_line, write_type_line};
 
 use super::list::Spec;
 
-/// What goes before the series of a metric.
+/// The lines before the series of a metric.
 pub fn head(spec: &Spec, out: &mut String) {
     write_help_line(out, spec.name, None, None, spec.help);
     write_type_line(out, spec.name, None, None, &format!("{:?}", spec.kind).to_lowercase());

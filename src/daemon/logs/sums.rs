@@ -1,9 +1,9 @@
 //! Lines that repeat: the first of a kind are logged, the others summed up in one line now and
 //! then.
 //!
-//! A kind is a place in the source, so a new line of the log is bounded without a word. Knows no
-//! reason to repeat: links that flap, a Redis that changes its mind, names that others wrote. Lines
-//! below INFO are let through: who asks for them wants them all.
+//! A kind is a place in the source, so every log line is bounded without code of its own. Knows no
+//! cause of repetition, such as links that flap or names that others wrote. Lines below INFO are
+//! let through: an operator who sets that level wants all of them.
 
 use std::collections::HashMap;
 use std::fmt::{Debug, Write};
@@ -15,27 +15,27 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
-/// Lines of a kind that are logged though they come at once: a restart of Redis with all links, a
-/// reload that changes everything.
+/// Lines of a kind that are logged even if they come at once, as at a restart of Redis with all
+/// links, or at a reload that changes everything.
 const AT_ONCE: u32 = 50;
-/// Beyond these, one in so long.
+/// Beyond these one line is logged in this time.
 const THEN_EVERY: Duration = Duration::from_secs(1);
-/// What was left out is said once it has stopped for so long,
+/// Lines that were left out are summed up once none has come for this time,
 const QUIET: Duration = Duration::from_secs(1);
-/// or at the latest after so long.
+/// or at the latest after this time.
 const SAY_EVERY: Duration = Duration::from_secs(10);
-/// The last line is shown up to here.
+/// The sum shows the last line up to this length.
 const SHOWN_BYTES_MAX: usize = 256;
 
-/// Decides of each line whether it is logged.
+/// Decides for each line whether it is logged.
 #[derive(Default)]
 pub struct Sums(Mutex<HashMap<Identifier, Kind>>);
 
 struct Kind {
     level: Level,
-    /// When all that was let through would be used up at one line in [`THEN_EVERY`].
+    /// When the lines that were let through would be used up at one line in [`THEN_EVERY`].
     used_up: Instant,
-    /// Left out and not said yet, since when, the last one and when it was.
+    /// Lines left out that no sum has counted yet, since when, the last one and its time.
     left_out: u64,
     since: Instant,
     last: String,
@@ -56,15 +56,15 @@ impl Sum {
     pub fn log(&self) {
         let Self { level, lines, last } = self;
         match *level {
-            Level::ERROR => tracing::error!(lines, last, "more lines of this kind, left out"),
-            Level::WARN => tracing::warn!(lines, last, "more lines of this kind, left out"),
-            _ => tracing::info!(lines, last, "more lines of this kind, left out"),
+            Level::ERROR => tracing::error!(lines, last, "more lines of this kind were left out"),
+            Level::WARN => tracing::warn!(lines, last, "more lines of this kind were left out"),
+            _ => tracing::info!(lines, last, "more lines of this kind were left out"),
         }
     }
 }
 
 impl Sums {
-    /// What is to be said of lines that were left out, in the order of their last; `end`: at once.
+    /// The sums that are due, in the order of their last lines; `end`: all of them, at once.
     pub fn due(&self, now: Instant, end: bool) -> Vec<Sum> {
         let mut due = Vec::new();
         for kind in self.kinds().values_mut() {
@@ -83,7 +83,7 @@ impl Sums {
         due.into_iter().map(|(_, sum)| sum).collect()
     }
 
-    /// Whether this line is logged now; else it counts.
+    /// True if this line is logged now; else it is counted.
     fn admits(&self, event: &Event<'_>, now: Instant) -> bool {
         let metadata = event.metadata();
         if *metadata.level() > Level::INFO || metadata.target() == module_path!() {
@@ -119,7 +119,7 @@ impl Sums {
     }
 }
 
-/// In front of all that writes.
+/// The layer in front of the writer.
 pub struct Limit(pub &'static Sums);
 
 impl<S: Subscriber> Layer<S> for Limit {
@@ -128,7 +128,7 @@ impl<S: Subscriber> Layer<S> for Limit {
     }
 }
 
-/// An event in one line, as a person reads it.
+/// An event in one line, for people.
 #[derive(Default)]
 struct Text {
     message: String,

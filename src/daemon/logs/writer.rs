@@ -1,8 +1,8 @@
 //! Lines on their way to stderr: a bounded buffer, and a thread of its own that writes them.
 //!
-//! Knows no event and no format. Keeps: whoever logs never waits, however long nobody reads; what
-//! has no room is lost, counted, and said once there is room again. (`tracing-appender` has such a
-//! thread, but bounds lines and not bytes, and says nothing of what it lost.)
+//! Knows no event and no format. Keeps: a thread that logs never waits, even if nobody reads
+//! stderr; lines without room are lost and counted, and a line says how many once there is room.
+//! (`tracing-appender` has such a thread, but bounds lines and not bytes, and reports no loss.)
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write};
@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 
 use crate::metrics::process::LOG_LINES_LOST;
 
-/// What may wait: a thousand lines.
+/// Bytes that may wait: about a thousand lines.
 const BYTES_MAX: usize = 256 * 1024;
-/// What a line costs beside its bytes.
+/// Memory of a line beside its bytes.
 const LINE_COSTS: usize = 64;
-/// Where stderr does not block and takes no more: so long until it is tried again.
+/// Pause before the next try if stderr does not block and is full.
 const WRITE_AGAIN: Duration = Duration::from_millis(20);
 
 /// Takes lines; clones feed the same thread.
@@ -37,12 +37,12 @@ struct State {
     lines: VecDeque<Vec<u8>>,
     /// The line that is being written counts until it is.
     bytes: usize,
-    /// Not said yet.
+    /// Lost lines that no log line has reported yet.
     lost: u64,
 }
 
 impl Writer {
-    /// A thread that writes to `sink`. It calls `lost` with the number of lines that had no room,
+    /// A thread that writes to `sink`. It calls `lost` with the number of lines that found no room,
     /// and `idle` each second; both may log.
     ///
     /// # Errors
@@ -63,7 +63,7 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Waits until all that was logged is written, at most so long.
+    /// Waits until all lines are written, for `at_most`.
     pub fn flush(&self, at_most: Duration) {
         let end = Instant::now() + at_most;
         let mut state = self.0.state();
@@ -104,7 +104,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For ever: nothing waits for this thread at the end of the process.
+    /// Runs for ever: nothing waits for this thread at the end of the process.
     fn write_all(&self, mut sink: impl Write, lost: &impl Fn(u64), idle: &impl Fn()) {
         const IDLE_EVERY: Duration = Duration::from_secs(1);
         let mut idle_at = Instant::now() + IDLE_EVERY;
@@ -124,7 +124,7 @@ impl Shared {
                 if state.bytes == 0 {
                     self.emptied.notify_all();
                 }
-                // With room to say it, and not for each line that finds a place.
+                // Only with room to spare, so that a flood brings one report and not many.
                 let said = if written && state.bytes < BYTES_MAX / 2 {
                     std::mem::take(&mut state.lost)
                 } else {
@@ -146,7 +146,7 @@ impl Shared {
     }
 }
 
-/// As `write_all`, also where whoever shares stderr made it one that does not block.
+/// Like `write_all`, but also for a stderr that another process made non-blocking.
 fn write_line(sink: &mut impl Write, mut line: &[u8]) -> io::Result<()> {
     while !line.is_empty() {
         match sink.write(line) {
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_logs_never_waits_and_what_is_lost_is_said() {
+    fn logging_never_waits_and_lost_lines_are_reported() {
         const LINES: usize = 5_000;
         const SOON: Duration = Duration::from_secs(10);
         let (open, opened) = mpsc::channel();
