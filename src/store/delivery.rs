@@ -8,6 +8,7 @@ use crate::domain::queue::MessageId;
 use crate::store::answer::Answer;
 use crate::store::keys::{self, ALL, ID_TIME, QueueKeys, REGISTRY};
 use crate::store::link::LinkError;
+use crate::store::node::Asker;
 use crate::store::offers::Configured;
 use crate::store::script::{CONFIGURE, FOUND, HEADS, NODE, PRUNE, STATS, TRANSFER};
 use crate::store::{Store, StoreError, number, refused};
@@ -164,7 +165,7 @@ impl Store {
         known: &[Option<u64>],
     ) -> Result<Vec<Option<String>>, StoreError> {
         let known = known.iter().copied().map(moment_or_none).collect();
-        let mut answer = self.survey(&HEADS, timeouts, known).await?;
+        let mut answer = self.survey(Asker::Broker, &HEADS, timeouts, known).await?;
         let mut heads = Vec::with_capacity(timeouts.len());
         while !answer.is_empty() {
             heads.push(Some(answer.text()?).filter(|head| head != "="));
@@ -183,7 +184,7 @@ impl Store {
             for suffix in left {
                 keys.extend(QueueKeys::new(suffix).each_of(&FOUND).cloned());
             }
-            let mut answer = self.survey(&FOUND, &keys, Vec::new()).await?;
+            let mut answer = self.survey(Asker::Broker, &FOUND, &keys, Vec::new()).await?;
             some_of(&answer)?;
             for suffix in left {
                 if answer.is_empty() {
@@ -212,7 +213,7 @@ impl Store {
                 keys.extend(QueueKeys::new(queue).each_of(&STATS).cloned());
             }
             let known = left.iter().map(|(_, known)| moment_or_none(*known));
-            let mut answer = self.survey(&STATS, &keys, known.collect()).await?;
+            let mut answer = self.survey(Asker::Client, &STATS, &keys, known.collect()).await?;
             some_of(&answer)?;
             while !answer.is_empty() {
                 stats.push(Stats {

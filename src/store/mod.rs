@@ -42,7 +42,7 @@ use crate::store::answer::Answer;
 use crate::store::clock::Clock;
 use crate::store::keys::QueueKeys;
 use crate::store::link::{LinkContext, LinkError};
-use crate::store::node::Node;
+use crate::store::node::{Asker, Node};
 use crate::store::router::Router;
 use crate::store::script::Script;
 
@@ -210,11 +210,12 @@ impl Store {
 
     async fn survey(
         &self,
+        asker: Asker,
         script: &'static Script,
         keys: &[Bytes],
         args: Vec<Bytes>,
     ) -> Result<Answer, StoreError> {
-        self.node_of(keys).survey(script, keys, args).await
+        self.node_of(keys).survey(asker, script, keys, args).await
     }
 
     /// One command whose first argument is its key. Not for what must not be lost.

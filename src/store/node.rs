@@ -130,70 +130,45 @@ impl Node {
             self.calls.wait_up(left).await;
             match self.calls.eval(script, keys, &args, left).await {
                 Ok(answer) => return answer.served(),
-                Err(LinkError::Refused(text)) => {
-                    return Err(match refused(&text) {
-                        // Nothing is written here.
-                        StoreError::Uncertain(why) => StoreError::Unavailable(why),
-                        error => error,
-                    });
-                }
-                Err(LinkError::NotSent(text) | LinkError::Broken(text)) => {
+                Err(error @ LinkError::Refused(_)) => return Err(unanswered(error)),
+                Err(error) => {
+                    rest.take(deadline).await;
                     if tokio::time::Instant::now() >= deadline {
-                        return Err(StoreError::Unavailable(format!(
-                            "Redis cannot be reached: {text}"
-                        )));
+                        return Err(unanswered(error));
                     }
                 }
             }
-            rest.take(deadline).await;
         }
     }
 
-    /// Runs a script that reads of many queues, for the broker itself or for all. One at a time,
-    /// and never again where no answer came: whoever asks does so again and again, and on a Redis
-    /// that is behind they would pile up.
+    /// Runs a script that reads of many queues. One at a time, and never again where no answer
+    /// came: whoever asks does so again and again, and on a Redis that is behind they would pile
+    /// up.
     pub(super) async fn survey(
         &self,
+        asker: Asker,
         script: &'static Script,
         keys: &[Bytes],
         args: Vec<Bytes>,
     ) -> Result<Answer, StoreError> {
         let deadline = tokio::time::Instant::now() + self.limits.call_timeout;
-        let unavailable = |why: String| StoreError::Unavailable(why);
-        let turn = tokio::time::timeout_at(deadline, self.survey.turn()).await;
+        let turn = tokio::time::timeout_at(deadline, self.survey.turn(asker)).await;
         let _turn = turn.map_err(|_| {
-            unavailable("Redis is behind with reads of this broker; no more are sent".into())
+            let why = "Redis is behind with reads of this broker; no more are sent";
+            StoreError::Unavailable(why.into())
         })?;
         let left = || deadline.saturating_duration_since(tokio::time::Instant::now());
         self.calls.wait_up(left()).await;
         // Answers come in order: behind this one Redis has done what was given up on.
         if self.survey.in_doubt.get() {
-            if let Err(LinkError::NotSent(text) | LinkError::Broken(text)) =
-                self.calls.call(&[b"PING"], self.limits.call_timeout).await
-            {
-                return Err(unavailable(format!("Redis cannot be reached: {text}")));
+            match self.calls.call(&[b"PING"], self.limits.call_timeout).await {
+                Ok(_) | Err(LinkError::Refused(_)) => self.survey.in_doubt.set(false),
+                Err(error) => return Err(unanswered(error)),
             }
-            self.survey.in_doubt.set(false);
         }
-        let sent = tokio::time::Instant::now();
         let at_most = left().max(SURVEY_LEAST);
-        let reply = self.calls.eval(script, keys, &args, at_most).await;
-        self.survey.rests(sent.elapsed());
-        match reply {
-            Ok(answer) => answer.served(),
-            Err(LinkError::Refused(text)) => Err(match refused(&text) {
-                // Nothing is written here.
-                StoreError::Uncertain(why) => StoreError::Unavailable(why),
-                error => error,
-            }),
-            Err(LinkError::NotSent(text)) => {
-                Err(unavailable(format!("Redis cannot be reached: {text}")))
-            }
-            Err(LinkError::Broken(text)) => {
-                self.survey.in_doubt.set(true);
-                Err(unavailable(format!("Redis cannot be reached: {text}")))
-            }
-        }
+        let asked = self.calls.eval(script, keys, &args, at_most);
+        self.survey.answered(asked).await.map_err(unanswered)?.served()
     }
 
     /// Ends the links, the last use of the store.
@@ -205,12 +180,35 @@ impl Node {
     }
 }
 
+/// Why a call that writes nothing has no answer.
+fn unanswered(error: LinkError) -> StoreError {
+    match error {
+        LinkError::NotSent(text) | LinkError::Broken(text) => {
+            StoreError::Unavailable(format!("Redis cannot be reached: {text}"))
+        }
+        LinkError::Refused(text) => match refused(&text) {
+            StoreError::Uncertain(why) => StoreError::Unavailable(why),
+            error => error,
+        },
+    }
+}
+
+/// Who reads of many queues: the broker, to find what is due, or somebody who wants to see them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asker {
+    Broker,
+    Client,
+}
+
 /// Whose turn it is to read of many queues.
 struct Survey {
     free: Semaphore,
+    /// One of the clients waits for its turn, the others behind it: however many they are, the
+    /// broker's own reads are next.
+    client: Semaphore,
     /// No other begins before.
     rest_until: Cell<tokio::time::Instant>,
-    /// The last one was given up on; Redis may still have it before it.
+    /// The last one has no answer; Redis may still have it before it.
     in_doubt: Cell<bool>,
 }
 
@@ -218,6 +216,7 @@ impl Default for Survey {
     fn default() -> Self {
         Self {
             free: Semaphore::new(1),
+            client: Semaphore::new(1),
             rest_until: Cell::new(tokio::time::Instant::now()),
             in_doubt: Cell::new(false),
         }
@@ -225,16 +224,29 @@ impl Default for Survey {
 }
 
 impl Survey {
-    async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+    async fn turn(&self, asker: Asker) -> [Option<SemaphorePermit<'_>>; 2] {
+        let client = match asker {
+            Asker::Client => self.client.acquire().await.ok(),
+            Asker::Broker => None,
+        };
         let turn = self.free.acquire().await.ok();
         tokio::time::sleep_until(self.rest_until.get()).await;
-        turn
+        [client, turn]
     }
 
-    /// One took so long; the next waits in proportion.
-    fn rests(&self, took: Duration) {
-        let rest = took.min(SURVEY_REST_MAX);
+    /// One is in doubt until its answer comes, also where whoever asked has gone by then. The next
+    /// one waits as long as it took.
+    async fn answered<T>(
+        &self,
+        asked: impl Future<Output = Result<T, LinkError>>,
+    ) -> Result<T, LinkError> {
+        let sent = tokio::time::Instant::now();
+        self.in_doubt.set(true);
+        let answer = asked.await;
+        self.in_doubt.set(matches!(answer, Err(LinkError::Broken(_))));
+        let rest = sent.elapsed().min(SURVEY_REST_MAX);
         self.rest_until.set(tokio::time::Instant::now() + rest);
+        answer
     }
 }
 
@@ -247,5 +259,46 @@ struct Taken<'a> {
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         self.free.borrow_mut().extend(self.lane.take());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+    use std::future::{pending, ready};
+
+    #[tokio::test]
+    async fn the_broker_goes_before_clients_that_wait() {
+        let survey = Survey::default();
+        let first = survey.turn(Asker::Client).await;
+        let mut clients = [(); 9].map(|()| Box::pin(survey.turn(Asker::Client)));
+        assert!(clients.iter_mut().all(|client| client.now_or_never().is_none()));
+        let mut broker = Box::pin(survey.turn(Asker::Broker));
+        assert!((&mut broker).now_or_never().is_none());
+        drop(first);
+        assert!(clients.iter_mut().all(|client| client.now_or_never().is_none()));
+        drop(broker.now_or_never().expect("it is the broker's turn"));
+        assert!((&mut clients[0]).now_or_never().is_some(), "then a client's");
+    }
+
+    /// Whoever asked may leave before the answer: Redis has the call all the same.
+    #[tokio::test]
+    async fn a_survey_is_in_doubt_until_it_is_answered() {
+        let survey = Survey::default();
+        for (answer, in_doubt) in [
+            (None, true),
+            (Some(Ok(())), false),
+            (Some(Err(LinkError::Broken(String::new()))), true),
+            (Some(Err(LinkError::Refused(String::new()))), false),
+            (Some(Err(LinkError::NotSent(String::new()))), false),
+        ] {
+            let shown = format!("{answer:?}");
+            match answer {
+                None => drop(survey.answered(pending::<Result<(), _>>()).now_or_never()),
+                Some(answer) => drop(survey.answered(ready(answer)).await),
+            }
+            assert_eq!(survey.in_doubt.get(), in_doubt, "{shown}");
+        }
     }
 }
