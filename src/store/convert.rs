@@ -14,6 +14,7 @@ use crate::domain::queue::{Format, QueueName};
 use crate::store::answer::Answer;
 use crate::store::cursor::{Cursor, Pages};
 use crate::store::keys::QueueKeys;
+use crate::store::messages::part_applied;
 use crate::store::script::{CONVERT_LISTED, CONVERT_PENDING, Script};
 use crate::store::{Store, StoreError, number};
 
@@ -40,7 +41,7 @@ impl Store {
     /// repeat: what is done is done.
     ///
     /// # Errors
-    /// As every call; some may have been rewritten.
+    /// As every call; uncertain where some are rewritten.
     pub async fn convert(
         &self,
         queue: &QueueName,
@@ -59,7 +60,9 @@ impl Store {
                 let bounds = [CONVERT_MAX.to_string(), BYTES_MAX.to_string()];
                 let page = page.into_iter().chain(bounds).map(Bytes::from);
                 let args = start.iter().cloned().chain(page).collect();
-                let mut answer = self.convert_page(&CONVERT_LISTED, &k, args).await?;
+                let answered = self.convert_page(&CONVERT_LISTED, &k, args).await;
+                let done = sum.converted + found;
+                let mut answer = answered.map_err(|error| part_applied(error, done))?;
                 index = answer.int()?;
                 found += answer.count()?;
             }
@@ -73,9 +76,10 @@ impl Store {
             let bounds = [number(LOOK_MAX), number(BYTES_MAX)];
             let page = pages.cursor.args().into_iter().chain(bounds);
             let args = start.iter().cloned().chain(page).collect();
-            let mut answer = self.convert_page(&CONVERT_PENDING, &k, args).await?;
+            let answered = self.convert_page(&CONVERT_PENDING, &k, args).await;
+            let mut answer = answered.map_err(|error| part_applied(error, sum.converted))?;
             if answer.status == "LOST" {
-                pages.lost()?;
+                pages.lost(sum.converted)?;
                 sum.left = 0;
                 continue;
             }

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use crate::store::answer::Answer;
+use crate::store::messages::part_applied;
 use crate::store::{StoreError, number};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,14 +52,31 @@ pub(super) struct Pages {
 const LOST_MAX: u32 = 16;
 
 impl Pages {
-    /// Begins anew.
-    pub fn lost(&mut self) -> Result<(), StoreError> {
+    /// Begins anew. `applied`: messages that the search has changed.
+    pub fn lost(&mut self, applied: u64) -> Result<(), StoreError> {
         self.lost += 1;
         if self.lost > LOST_MAX {
             let why = "the queue changes faster than it can be searched; retry";
-            return Err(StoreError::Unavailable(why.into()));
+            return Err(part_applied(StoreError::Unavailable(why.into()), applied));
         }
         self.cursor = Cursor::default();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_that_gives_up_says_whether_it_changed_something() {
+        for (applied, surely_not) in [(0, true), (1, false)] {
+            let mut pages = Pages::default();
+            for _ in 0..LOST_MAX {
+                pages.lost(applied).unwrap();
+            }
+            let error = pages.lost(applied).unwrap_err();
+            assert_eq!(matches!(error, StoreError::Unavailable(_)), surely_not, "{error}");
+        }
     }
 }

@@ -125,7 +125,7 @@ impl Store {
             args.extend(payload.into_iter().flat_map(|payload| wanted(payload, whole)));
             let mut answer = self.read(&FIRST, &k.of(&FIRST), args).await?;
             if answer.status == "LOST" {
-                pages.lost()?;
+                pages.lost(0)?;
                 first.found.clear();
                 continue;
             }
@@ -165,14 +165,15 @@ impl Store {
         Ok((answer.int()? == 1, payloads(answer)?))
     }
 
-    /// Removes the first `wanted` pending messages of this payload.
+    /// Removes the first pending messages of this payload until `wanted` are removed, and says how
+    /// many are.
     pub(super) async fn remove_first(
         &self,
         queue: &QueueName,
         payload: &Bytes,
         wanted: u64,
+        mut removed: u64,
     ) -> Result<u64, StoreError> {
-        let mut removed = 0;
         while removed < wanted {
             let max = (wanted - removed).min(KEPT_MAX);
             let first = self.first(queue, max as usize, Some(payload)).await;

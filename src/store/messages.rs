@@ -374,7 +374,7 @@ impl Store {
             let answered = self.change(script, queue, more).await;
             let mut answer = answered.map_err(|error| part_applied(error, count))?;
             if answer.status == "LOST" {
-                pages.lost()?;
+                pages.lost(count)?;
                 continue;
             }
             count += answer.count()?;

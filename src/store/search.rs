@@ -52,11 +52,10 @@ impl Store {
         count: u64,
     ) -> Result<u64, StoreError> {
         let all = if count == 0 { u64::MAX } else { count };
-        let mut removed = match self.remove_listed(queue, payload, all).await? {
-            Some(removed) => removed,
-            None if count > 0 => return self.remove_first(queue, payload, count).await,
-            None => 0,
-        };
+        let (is_listed, mut removed) = self.remove_listed(queue, payload, all).await?;
+        if !is_listed && count > 0 {
+            return self.remove_first(queue, payload, count, removed).await;
+        }
         // Messages that only the zset has count too, after all listed ones.
         let (mut pages, mut whole) = (Pages::default(), false);
         while removed < all {
@@ -67,7 +66,7 @@ impl Store {
             let answered = self.change(&REMOVE_PENDING, queue, more).await;
             let mut answer = answered.map_err(|error| part_applied(error, removed))?;
             if answer.status == "LOST" {
-                pages.lost()?;
+                pages.lost(removed)?;
                 continue;
             }
             removed += answer.count()?;
@@ -80,13 +79,13 @@ impl Store {
         Ok(removed)
     }
 
-    /// `None` where no order list is kept.
+    /// Whether an order list is kept, also at the end; and how many were removed.
     async fn remove_listed(
         &self,
         queue: &QueueName,
         payload: &Bytes,
         all: u64,
-    ) -> Result<Option<u64>, StoreError> {
+    ) -> Result<(bool, u64), StoreError> {
         let (mut removed, mut restarts, mut whole) = (0, 0, false);
         let (mut index, mut anchor) = (0, Bytes::new());
         while removed < all && restarts <= RESTARTS_MAX {
@@ -97,7 +96,7 @@ impl Store {
             let answered = self.change(&REMOVE_LISTED, queue, more).await;
             let mut answer = answered.map_err(|error| part_applied(error, removed))?;
             if answer.status == "NOLIST" {
-                return Ok(None);
+                return Ok((false, removed));
             }
             removed += answer.count()?;
             whole = answer.int()? == 1;
@@ -109,7 +108,7 @@ impl Store {
             restarts += u32::from(index > 0 && next == 0);
             index = next;
         }
-        Ok(Some(removed))
+        Ok((true, removed))
     }
 
     /// Which of the payloads are pending.
@@ -142,7 +141,7 @@ impl Store {
             }
             let mut answer = self.read(&CONTAINS, &keys, args).await?;
             if answer.status == "LOST" {
-                pages.lost()?;
+                pages.lost(0)?;
                 continue;
             }
             let next = Cursor::read(&mut answer)?;

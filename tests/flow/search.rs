@@ -3,7 +3,11 @@
 
 use crate::foreign::keys;
 use crate::stage::{Stage, call, eventually, say};
+use crate::support::broker::Broker;
+use crate::support::proxy::{Break, Proxy};
+use crate::support::redis;
 use crate::support::resp::{Client, Value};
+use delay_broker::store::script::REMOVE_LISTED;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -194,4 +198,25 @@ fn refused_in_the_middle() {
         assert!(left > ALL / 6, "{list} {count}: it was done before Redis refused");
         assert!(reply.starts_with(&told), "{list} {count}: {left} left: {reply}");
     }
+}
+
+/// The order list is given up between two pages: what the first one removed counts.
+#[test]
+fn the_list_goes_meanwhile() {
+    let stage = Stage::new(&[]);
+    let (_, database) = stage.url.rsplit_once('/').unwrap();
+    let proxy = Proxy::start(redis::shared().address());
+    let broker = Broker::spawn(&format!("redis://{}/{database}", proxy.address()), &[]);
+    let mut redis = redis::shared().client(database.parse().unwrap());
+    fill(&mut redis, 1, 3_000, "same", "list");
+    // The first page takes 400.
+    proxy.break_next(&[REMOVE_LISTED.sha(), "1100"], Break::Late);
+    let mut client = broker.client();
+    let removes = thread::spawn(move || say(&mut client, "DQ.REMOVE q same COUNT 1500"));
+    eventually("the second page", || (proxy.broken() == 1).then_some(()));
+    say(&mut redis, "HSET delay_broker_queue:{q} order_list off");
+    say(&mut redis, "DEL redisson_delay_queue:{q}");
+    proxy.release();
+    assert_eq!(removes.join().unwrap(), Value::Int(1_500));
+    assert_eq!(pending(&mut redis).len(), 1_500);
 }
