@@ -80,6 +80,9 @@ final class JedisClient {
     long cancelled = (long) broker.executeCommand(dq(Dq.CANCEL, queue, id));
     Steps.is(cancelled, 1L);
     Steps.is(broker.executeCommand(dq(Dq.CANCEL, queue, id).addObjects(ids)), 3L);
+    broker.executeCommand(dq(Dq.OFFER, queue, "1h", "remind 42", "NAME", "remind:42"));
+    long byName = (long) broker.executeCommand(dq(Dq.CANCEL, queue, "remind:42"));
+    Steps.is(byName, 1L);
     Steps.passed("cancel");
 
     String moved = text(broker.executeCommand(dq(Dq.RESCHEDULE, queue, "order:42", "45m")));

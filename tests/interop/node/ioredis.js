@@ -41,6 +41,9 @@ passed("moffer");
 const cancelled = await broker.call("DQ.CANCEL", queue, id);
 assert.equal(cancelled, 1);
 assert.equal(await dq("DQ.CANCEL", queue, id, ...ids), 3);
+await broker.call("DQ.OFFER", queue, "1h", "remind 42", "NAME", "remind:42");
+const byName = await broker.call("DQ.CANCEL", queue, "remind:42");
+assert.equal(byName, 1);
 passed("cancel");
 
 const moved = await dq("DQ.RESCHEDULE", queue, "order:42", "45m");
@@ -83,7 +86,8 @@ const pipeline = broker.pipeline();
 for (let i = 0; i < 1000; i++) {
   pipeline.call("DQ.OFFER", `${queue}:many`, "AT", tomorrow + i, `message ${i}`);
 }
-for (const [i, [error, id]] of (await pipeline.exec()).entries()) {
+const replies = await pipeline.exec();
+for (const [i, [error, id]] of replies.entries()) {
   assert.ok(error === null && id.startsWith(`${tomorrow + i}-`), `${i}: ${error ?? id}`);
 }
 passed("pipeline");

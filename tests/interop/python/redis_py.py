@@ -52,6 +52,9 @@ passed("moffer")
 cancelled = broker.execute_command("DQ.CANCEL", queue, id)
 assert cancelled == 1
 assert dq("DQ.CANCEL", queue, id, *ids) == 3
+dq("DQ.OFFER", queue, "1h", "remind 42", "NAME", "remind:42")
+by_name = dq("DQ.CANCEL", queue, "remind:42")
+assert by_name == 1
 passed("cancel")
 
 moved = dq("DQ.RESCHEDULE", queue, "order:42", "45m")

@@ -66,6 +66,11 @@ func main() {
 	is(err, nil)
 	is(cancelled, 1)
 	is(must(broker.Do(ctx, "DQ.CANCEL", queue, id, ids[0], ids[1], ids[2]).Int()), 3)
+	err = broker.Do(ctx, "DQ.OFFER", queue, "1h", "remind 42", "NAME", "remind:42").Err()
+	is(err, nil)
+	byName, err := broker.Do(ctx, "DQ.CANCEL", queue, "remind:42").Int()
+	is(err, nil)
+	is(byName, 1)
 	passed("cancel")
 
 	moved := must(broker.Do(ctx, "DQ.RESCHEDULE", queue, "order:42", "45m").Text())
