@@ -34,6 +34,8 @@ pub(super) struct ScheduledQueue {
     pub(super) offers: usize,
     /// Its head is to be read.
     pub(super) marked: bool,
+    /// It stands in line with those that perhaps have nothing to do.
+    pub(super) waits_in_doubt: bool,
     /// The transfer under way was counted as one that may be in vain.
     pub(super) in_vain: bool,
 }
@@ -52,6 +54,7 @@ impl ScheduledQueue {
             no_quarantine: None,
             offers: 0,
             marked: false,
+            waits_in_doubt: false,
             in_vain: false,
         }
     }

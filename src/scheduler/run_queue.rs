@@ -109,6 +109,14 @@ impl RunQueue {
         }
     }
 
+    /// One of `doubt` has something to do after all.
+    pub fn hurry(&mut self, token: usize, moment: u64) {
+        if let Some(place) = self.doubt.iter().position(|one| *one == token) {
+            self.doubt.remove(place);
+            self.push(token, Urgency::Due, moment);
+        }
+    }
+
     /// Whether a queue of the class `doubt` waits.
     pub fn has_doubt(&self) -> bool {
         !self.doubt.is_empty()
@@ -224,6 +232,16 @@ mod tests {
         assert_eq!(queue.pop(false, true), Some((1, Doubt)));
         assert!(!queue.has_doubt());
         assert_eq!(queue.pop(true, false), Some((2, Again)));
+    }
+
+    #[test]
+    fn who_has_something_to_do_is_in_doubt_no_more() {
+        let mut queue = queue(&[(1, Doubt, 1), (2, Doubt, 1)]);
+        queue.hurry(2, 1);
+        queue.hurry(3, 1);
+        assert_eq!(queue.pop(true, false), Some((2, Due)));
+        assert_eq!(queue.pop(true, true), Some((1, Doubt)));
+        assert_eq!(queue.pop(true, true), None);
     }
 
     /// Goal: whoever comes waits for a bounded number of calls, however many wait already. Method:

@@ -319,10 +319,17 @@ impl Schedule {
             next = queue.state.on(Event::Hint(0), now, backoff);
         }
         match next {
-            Next::Stay | Next::Check => return false,
+            Next::Stay | Next::Check => {
+                self.hurry(index, event, urgency, now);
+                return false;
+            }
             Next::Transfer(of_loop) => {
+                let urgency = urgency.unwrap_or(of_loop);
+                if let Some(queue) = self.at(index) {
+                    queue.waits_in_doubt = urgency == Urgency::Doubt;
+                }
                 self.wheel.disarm(index);
-                self.run_queue.push(index, urgency.unwrap_or(of_loop), moment.unwrap_or(now));
+                self.run_queue.push(index, urgency, moment.unwrap_or(now));
             }
             Next::WaitUntil(moment) => self.arm(index, moment, local_us, redis_us),
             Next::Sleep => self.wheel.disarm(index),
@@ -333,6 +340,25 @@ impl Schedule {
             }
         }
         true
+    }
+
+    /// Takes a queue out of the line of those that perhaps have nothing to do, where somebody knows
+    /// better: that line can take minutes.
+    fn hurry(&mut self, index: usize, event: Event, urgency: Option<Urgency>, now: Moment) {
+        let Some(queue) = self.at(index).filter(|queue| queue.waits_in_doubt) else {
+            return;
+        };
+        let may_deliver = !queue.state.is_paused() && !queue.state.has_failed();
+        let knows = match event {
+            Event::Look => urgency == Some(Urgency::Due),
+            Event::Hint(_) => may_deliver,
+            Event::Seen(Some(head)) => may_deliver && head <= now,
+            _ => false,
+        };
+        if knows {
+            queue.waits_in_doubt = false;
+            self.run_queue.hurry(index, now);
+        }
     }
 
     /// Arms the timer of a queue for a moment of its node's clock, which shows `redis_us` now.
@@ -361,6 +387,7 @@ impl Schedule {
                 continue;
             };
             queue.in_vain |= is_doubt;
+            queue.waits_in_doubt = false;
             let (keys, messages_max) = (queue.keys.clone(), queue.messages_max);
             self.in_flight += 1;
             self.others_in_flight += usize::from(urgency != Urgency::Due);
@@ -779,6 +806,11 @@ mod tests {
             self.schedule.look(&keys_of(name), urgency, self.local_us);
         }
 
+        fn read_head(&mut self, name: &str, head: Option<Moment>) {
+            let suffix = keys_of(name).suffix();
+            self.schedule.head_read(&suffix, head, WakeCause::Scan, self.local_us);
+        }
+
         /// The transfers that begin now.
         fn begun(&mut self) -> Vec<Transfer> {
             let (schedule, local_us) = (&mut self.schedule, self.local_us);
@@ -907,6 +939,43 @@ mod tests {
         assert!(bench.schedule.published(keys_of("known").suffix_bytes(), 0, bench.local_us));
         assert_eq!(bench.schedule.take_marked(9).len(), 1);
         assert!(!bench.schedule.published(b"{strange}", 0, bench.local_us), "to be found");
+    }
+
+    /// Hundreds of queues wait for calls that may be in vain: one of them that has something to do
+    /// after all waits no longer.
+    #[test]
+    fn who_is_known_to_be_due_does_not_wait_with_those_in_doubt() {
+        let tell: [(fn(&mut Bench), _); 5] = [
+            (|bench| bench.look("last", Urgency::Due), true),
+            (|bench| bench.look("last", Urgency::Doubt), false),
+            (|bench| bench.hint("last", LATER_MS), true),
+            (|bench| bench.read_head("last", Some(1)), true),
+            (|bench| bench.read_head("last", Some(LATER_MS)), false),
+        ];
+        for (number, (tell, is_due)) in tell.into_iter().enumerate() {
+            let mut bench = Bench::new(1_000, 1_000);
+            for n in 0..300 {
+                bench.look(&format!("q-{n}"), Urgency::Doubt);
+            }
+            bench.look("last", Urgency::Doubt);
+            assert_eq!(bench.begun().len() as u64, IN_VAIN_PER_SECOND);
+            tell(&mut bench);
+            let begun: Vec<_> = bench.begun().iter().map(name_of).collect();
+            assert_eq!(begun, if is_due { vec!["last"] } else { vec![] }, "row {number}");
+        }
+        // One that failed waits its time out all the same.
+        let mut bench = Bench::new(1_000, 1_000);
+        bench.hint("last", 0);
+        let begun = bench.begun();
+        bench.answer(&begun[0], Err(StoreError::Unavailable(String::new())));
+        for n in 0..300 {
+            bench.look(&format!("q-{n}"), Urgency::Doubt);
+        }
+        assert_eq!(bench.begun().len() as u64, IN_VAIN_PER_SECOND);
+        bench.at_ms(50);
+        bench.schedule.elapsed(bench.local_us);
+        bench.hint("last", 0);
+        assert!(!bench.begun().iter().any(|transfer| name_of(transfer) == "last"));
     }
 
     /// A place that can be freed is freed at once, and its queue is pruned all the same.
