@@ -178,7 +178,7 @@ impl Broker {
         Unfinished {
             commands: clients.iter().map(|client| client.unanswered.get()).sum(),
             offers: self.offers.waiting(),
-            transfers: self.host.transfers(),
+            transfers: self.host.schedule().in_flight(),
         }
     }
 

@@ -94,7 +94,7 @@ impl Broker {
             named.iter().map(|(name, queue)| (name, queue.reading())).collect();
         let pending = |reading: &Reading| reading.pending.unwrap_or(0);
         queues.sort_by_key(|(_, reading)| std::cmp::Reverse(pending(reading)));
-        let mut shown = vec![("queues_known", self.host.len().to_string())];
+        let mut shown = vec![("queues_known", self.host.schedule().served().to_string())];
         let shown_queues = queues.iter().take(SHOWN_MAX).map(|(name, reading)| {
             let number =
                 |number: Option<u64>| number.map_or(-1, |n| i64::try_from(n).unwrap_or(-1));

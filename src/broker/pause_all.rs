@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::broker::Broker;
+use crate::scheduler::schedule::Schedule;
 use crate::store::StoreError;
 
 /// Between two looks at the pause of all.
@@ -57,7 +58,7 @@ impl Broker {
     pub async fn resume_all(&self) -> Result<(), StoreError> {
         self.store.resume_all().await?;
         self.paused_all.0.set(0);
-        self.host.resumed_all();
+        self.host.change(Schedule::resumed_all);
         Ok(())
     }
 
@@ -68,6 +69,7 @@ impl Broker {
 
     fn set_paused_all(&self, until: i64) {
         self.paused_all.0.set(until);
-        self.host.set_paused_all(self.all_are_paused());
+        let paused = self.all_are_paused();
+        self.host.change(|schedule, now| schedule.set_paused_all(paused, now));
     }
 }

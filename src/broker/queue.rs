@@ -10,7 +10,8 @@ use bytes::Bytes;
 use crate::broker::{Broker, cursor, overdue_ms};
 use crate::domain::queue::{Due, Format, Message, MessageId, MessageRef, QueueName};
 use crate::metrics::{QueueMetrics, QueueSnapshot, WakeCause};
-use crate::scheduler::queue_loop::moment;
+use crate::scheduler::queue_loop::{Moment, moment};
+use crate::scheduler::run_queue::Urgency;
 use crate::store::convert::Converted;
 use crate::store::cursor::Cursor;
 use crate::store::keys::{self, QueueKeys};
@@ -77,6 +78,20 @@ impl Queue<'_> {
         QueueKeys::new(self.name.as_bytes())
     }
 
+    /// The scheduler looks at it now.
+    fn look(&self) {
+        let keys = self.keys();
+        self.broker.host.change(|schedule, now| {
+            schedule.look(&keys, Urgency::Due, WakeCause::Offer, now);
+        });
+    }
+
+    /// The scheduler is told that its head is due at `due`; 0: now.
+    fn hint(&self, due: Moment) {
+        let keys = self.keys();
+        self.broker.host.change(|schedule, now| schedule.hint(&keys, due, WakeCause::Offer, now));
+    }
+
     /// Its series of the metrics; made now if there is none, so only where something is counted.
     fn metrics(&self) -> Arc<QueueMetrics> {
         self.broker.metrics.queue(self.name.as_bytes())
@@ -85,7 +100,7 @@ impl Queue<'_> {
     /// Its state in Redis, and the counts of this broker.
     pub async fn info(&self) -> Result<QueueInfo, StoreError> {
         let (broker, name) = (self.broker, self.name.as_bytes());
-        let known = broker.host.head(&keys::suffix_of(name));
+        let known = broker.host.schedule().head(&keys::suffix_of(name));
         let state = broker.store.info(self.name, known).await?;
         let (label, counts) = broker.metrics.shown(name);
         let now_ms = state.now_us / 1_000;
@@ -93,7 +108,7 @@ impl Queue<'_> {
         let holds = [state.pending, state.listed, quarantined];
         let configured = &broker.config().queues;
         // A queue that has nothing but a pause is served until that ends.
-        let serves = broker.host.serves(self.keys().suffix_bytes());
+        let serves = broker.host.schedule().serves(self.keys().suffix_bytes());
         let known = serves && state.paused_until.is_none()
             || holds.iter().any(|count| *count > 0)
             || state.ready > 0
@@ -124,8 +139,8 @@ impl Queue<'_> {
         // A queue that has nothing but this pause: it is looked at again when the pause ends, and
         // then forgotten; else its record would stay.
         let keys = self.keys();
-        if duration_ms.is_some() && self.broker.host.is_missing(keys.suffix_bytes()) {
-            self.broker.host.look(&keys, WakeCause::Offer);
+        if duration_ms.is_some() && self.broker.host.schedule().is_missing(keys.suffix_bytes()) {
+            self.look();
         }
         Ok(())
     }
@@ -133,8 +148,8 @@ impl Queue<'_> {
     pub async fn resume(&self) -> Result<(), StoreError> {
         let was_paused = self.broker.store.resume(self.name).await?;
         let keys = self.keys();
-        if was_paused || self.broker.host.serves(keys.suffix_bytes()) {
-            self.broker.host.look(&keys, WakeCause::Offer);
+        if was_paused || self.broker.host.schedule().serves(keys.suffix_bytes()) {
+            self.look();
         }
         Ok(())
     }
@@ -164,7 +179,7 @@ impl Queue<'_> {
             return Ok(None);
         };
         if head && let Some(due) = moment(&id.score) {
-            self.broker.host.hint(&self.keys(), due, WakeCause::Offer);
+            self.hint(due);
         }
         Ok(Some(id))
     }
@@ -172,7 +187,7 @@ impl Queue<'_> {
     pub async fn fire(&self, messages: Vec<MessageRef>) -> Result<u64, StoreError> {
         let fired = self.broker.store.fire(self.name, &messages).await?;
         if fired.count > 0 {
-            self.broker.host.hint(&self.keys(), 0, WakeCause::Offer);
+            self.hint(0);
         }
         Ok(fired.count)
     }
@@ -248,7 +263,7 @@ impl Queue<'_> {
     pub async fn quarantine_restore(&self, members: Vec<Bytes>) -> Result<u64, StoreError> {
         let restored = self.broker.store.quarantine_restore(self.name, members).await?;
         if restored.head {
-            self.broker.host.look(&self.keys(), WakeCause::Offer);
+            self.look();
         }
         Ok(restored.count)
     }

@@ -48,7 +48,7 @@ impl Broker {
         let mut next = None;
         // Bounded by one step through the queues that are known.
         loop {
-            let page = self.host.page(&after, PAGE);
+            let page = self.host.schedule().page(&after, PAGE);
             let Some((last, _)) = page.last() else { break };
             after = last.clone();
             let mut steps = 0;
@@ -87,12 +87,12 @@ impl Broker {
 
     /// How many queues are served.
     pub fn queues_known(&self) -> usize {
-        self.host.len()
+        self.host.schedule().served()
     }
 
     /// Each with the moment at which its head is due, as far as is known.
     pub(super) fn with_heads(&self, names: &[Bytes]) -> Vec<(Bytes, Option<Moment>)> {
-        let head = |name: &Bytes| self.host.head(&keys::suffix_of(name));
+        let head = |name: &Bytes| self.host.schedule().head(&keys::suffix_of(name));
         names.iter().map(|name| (name.clone(), head(name))).collect()
     }
 }

@@ -21,7 +21,7 @@ impl Broker {
             (&metrics.readiness, usize::from(self.ready().is_ok())),
             (&metrics.paused_all, usize::from(self.all_are_paused())),
             (&metrics.clients, self.clients.len()),
-            (&metrics.known_queues, self.host.len()),
+            (&metrics.known_queues, self.host.schedule().served()),
             (&metrics.offers_waiting, self.offers.waiting()),
             (&metrics.buffers, buffers),
             (&metrics.buffers_max, buffers_max),
@@ -48,8 +48,8 @@ impl Broker {
             return;
         };
         let mut sum = Reading::default();
-        if self.host.len() <= named.len() + OTHERS_MAX {
-            let page = self.host.page(&Bytes::new(), self.host.len());
+        if self.host.schedule().served() <= named.len() + OTHERS_MAX {
+            let page = self.host.schedule().page(&Bytes::new(), usize::MAX);
             let shares = |name: &Bytes| self.metrics.queue(name).label() == OTHER;
             let names: Vec<Bytes> = page.into_iter().map(|(_, name)| name).filter(shares).collect();
             let readings = self.readings(&names).await;
@@ -65,7 +65,7 @@ impl Broker {
             sum.due_hour = all(|reading| reading.due_hour);
         }
         // However many they are: the safety scan has seen them all.
-        sum.overdue_ms = self.store.is_up().then(|| self.host.others_overdue_ms());
+        sum.overdue_ms = self.store.is_up().then(|| self.host.others_overdue_ms.get());
         others.read(sum);
     }
 

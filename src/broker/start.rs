@@ -44,15 +44,15 @@ struct Hints(Rc<Host>);
 
 impl Stored for Hints {
     fn keep_place(&self, keys: &QueueKeys) -> Result<(), StoreError> {
-        self.0.reserve(keys)
+        self.0.change(|schedule, _| schedule.reserve(keys))
     }
 
     fn give_place_back(&self, keys: &QueueKeys) {
-        self.0.release(keys);
+        self.0.change(|schedule, now| schedule.release(keys, now));
     }
 
     fn stored(&self, keys: &QueueKeys, messages: u64, head: Option<u64>) {
-        self.0.offered(keys, messages, head);
+        self.0.change(|schedule, now| schedule.offered(keys, messages, head, now));
     }
 }
 

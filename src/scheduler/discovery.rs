@@ -18,6 +18,7 @@ use crate::metrics::WakeCause;
 use crate::scheduler::host::Host;
 use crate::scheduler::pace::{CALL_PAUSE, RETRY, pause_after};
 use crate::scheduler::queue_loop::{SCORE_END, moment};
+use crate::scheduler::run_queue::Urgency;
 use crate::store::delivery::Found;
 use crate::store::keys::{self, QueueKeys};
 use crate::store::{Store, StoreError};
@@ -84,17 +85,18 @@ impl Discovery {
 
     /// Takes up a queue under its configured, recorded or guessed name.
     fn take_up(&self, found: &Found) {
-        let name = match (self.host.configured(&found.suffix), &found.name) {
+        let configured = self.host.schedule().configured(&found.suffix).cloned();
+        let name = match (configured, &found.name) {
             (Some(name), _) => name,
             (None, Some(name)) if keys::may_own(name, &found.suffix) => name.clone(),
             (None, recorded) => self.guess(&found.suffix, recorded.as_ref()),
         };
         let keys = QueueKeys::new(&name);
-        match moment(&found.head) {
-            Some(due) if due < SCORE_END => self.host.hint(&keys, due, WakeCause::Scan),
+        self.host.change(|schedule, now| match moment(&found.head) {
+            Some(due) if due < SCORE_END => schedule.hint(&keys, due, WakeCause::Scan, now),
             // To be pruned, or to be complained of; or what its head is was not looked for.
-            _ => self.host.look_some_time(&keys, WakeCause::Scan),
-        }
+            _ => schedule.look(&keys, Urgency::Doubt, WakeCause::Scan, now),
+        });
     }
 
     /// `recorded`: a name that cannot be that of these keys.
@@ -243,7 +245,7 @@ impl Discovery {
         suffixes: Vec<Bytes>,
         is_queue: fn(&Found) -> bool,
     ) -> Result<usize, StoreError> {
-        let missing = |suffix: &Bytes| self.host.is_missing(suffix);
+        let missing = |suffix: &Bytes| self.host.schedule().is_missing(suffix);
         let suffixes: Vec<Bytes> = suffixes.into_iter().filter(missing).collect();
         for some in suffixes.chunks(FOUND_MAX) {
             let found = self.store.found(some.to_vec()).await?;

@@ -19,19 +19,22 @@ pub async fn keep(host: Rc<Host>, store: Rc<Store>) {
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         interval.tick().await;
-        for names in host.take_begun().chunks(NAMES_MAX) {
+        let begun = host.change(|schedule, _| schedule.take_begun());
+        for names in begun.chunks(NAMES_MAX) {
             // A hint: what is lost here is found by SCAN.
             let _ = store.register(names.to_vec()).await;
         }
-        for (suffix, name) in host.take_empty() {
+        for (suffix, name) in host.change(|schedule, _| schedule.take_empty()) {
             let began = Instant::now();
-            match store.prune(&QueueKeys::new(&name)).await {
-                Ok(true) => host.pruned(&suffix),
-                Ok(false) => host.is_not_empty(&suffix, &name),
-                Err(_) => {
-                    host.prune_again(suffix, name);
-                    tokio::time::sleep(pause_after(began.elapsed())).await;
-                }
+            let pruned = store.prune(&QueueKeys::new(&name)).await;
+            let failed = pruned.is_err();
+            host.change(|schedule, now| match pruned {
+                Ok(true) => schedule.pruned(&suffix, now),
+                Ok(false) => schedule.is_not_empty(&suffix, &name, now),
+                Err(_) => schedule.prune_again(suffix, name),
+            });
+            if failed {
+                tokio::time::sleep(pause_after(began.elapsed())).await;
             }
         }
     }

@@ -55,11 +55,11 @@ impl SafetyScan {
         let mut overdue_ms = 0;
         let (mut heads_max, mut logged) = (HEADS_MAX, None);
         loop {
-            let page = self.host.page(&after, heads_max);
-            let queues = self.host.len();
+            let page = self.host.schedule().page(&after, heads_max);
+            let queues = self.host.schedule().served();
             let Some((last, _)) = page.last() else {
                 after = Bytes::new();
-                self.host.set_others_overdue_ms(std::mem::take(&mut overdue_ms));
+                self.host.others_overdue_ms.set(std::mem::take(&mut overdue_ms));
                 tokio::time::sleep_until(round + interval(queues, base)).await;
                 round = Instant::now();
                 continue;
@@ -85,8 +85,10 @@ impl SafetyScan {
             if let Ok(heads) = heads {
                 let read = heads.len();
                 for ((suffix, _), head) in page.iter().zip(heads) {
-                    overdue_ms = overdue_ms.max(self.host.overdue_ms(suffix, head));
-                    self.host.head_read(suffix, head, WakeCause::Scan);
+                    self.host.change(|schedule, now| {
+                        overdue_ms = overdue_ms.max(schedule.overdue_ms(suffix, head, now));
+                        schedule.head_read(suffix, head, WakeCause::Scan, now);
+                    });
                 }
                 // The others at once: what took long was a part of their turn.
                 if let Some((suffix, _)) = page.get(..read).and_then(<[_]>::last)
@@ -108,30 +110,28 @@ impl SafetyScan {
         loop {
             if unheard.elapsed() >= UNHEARD_PAUSE {
                 unheard = Instant::now();
-                self.host.mark_unheard();
+                self.host.change(|schedule, _| schedule.mark_unheard());
             }
-            let page = self.host.take_marked(HEADS_MAX);
+            let page = self.host.change(|schedule, _| schedule.take_marked(HEADS_MAX));
             if page.is_empty() {
                 let next = unheard + UNHEARD_PAUSE;
                 let _ = tokio::time::timeout_at(next, self.host.has_marked()).await;
                 continue;
             }
             let began = Instant::now();
-            match self.heads(&page).await {
-                Ok(heads) => {
-                    for (suffix, _) in page.iter().skip(heads.len()) {
-                        self.host.mark_again(suffix);
-                    }
-                    for ((suffix, _), head) in page.iter().zip(heads) {
-                        self.host.head_read(suffix, head, WakeCause::Subscribe);
-                    }
+            let heads = self.heads(&page).await;
+            let failed = heads.is_err();
+            let heads = heads.unwrap_or_default();
+            self.host.change(|schedule, now| {
+                for (suffix, _) in page.iter().skip(heads.len()) {
+                    schedule.mark_again(suffix);
                 }
-                Err(_) => {
-                    for (suffix, _) in &page {
-                        self.host.mark_again(suffix);
-                    }
-                    tokio::time::sleep(RETRY).await;
+                for ((suffix, _), head) in page.iter().zip(heads) {
+                    schedule.head_read(suffix, head, WakeCause::Subscribe, now);
                 }
+            });
+            if failed {
+                tokio::time::sleep(RETRY).await;
             }
             tokio::time::sleep(pause_after(began.elapsed())).await;
         }
@@ -141,7 +141,7 @@ impl SafetyScan {
     /// long. One that is later than what is known of it may go for that: its loop wakes in vain.
     async fn heads(&self, page: &[(Bytes, Bytes)]) -> Result<Vec<Option<Moment>>, StoreError> {
         let timeouts = page.iter().map(|(_, name)| QueueKeys::new(name).timeout);
-        let known = page.iter().map(|(suffix, _)| self.host.head(suffix));
+        let known = page.iter().map(|(suffix, _)| self.host.schedule().head(suffix));
         let (timeouts, known): (Vec<_>, Vec<_>) = timeouts.zip(known).unzip();
         let heads = self.store.heads(&timeouts, &known).await?;
         let head = |(head, known): (Option<String>, _)| head.map_or(known, |head| moment(&head));

@@ -54,7 +54,7 @@ pub(super) struct Transfer {
     pub(super) urgency: Urgency,
 }
 
-pub(super) struct Schedule {
+pub struct Schedule {
     queues: Vec<Option<ScheduledQueue>>,
     free: Vec<usize>,
     /// By the suffix of the keys: `a` and `{a}` cannot both be served.
@@ -125,23 +125,27 @@ impl Schedule {
 
     // What happens.
 
-    /// Looks at a queue now, or when others leave time for it, whatever it waits for.
-    pub(super) fn look(&mut self, keys: &QueueKeys, urgency: Urgency, local_us: u64) {
+    /// Looks at a queue now, or when others leave time for it, whatever it waits for; serves it
+    /// from now on.
+    pub fn look(&mut self, keys: &QueueKeys, urgency: Urgency, cause: WakeCause, local_us: u64) {
+        self.metrics.wakeup(cause);
         if let Some(index) = self.serve(keys) {
             self.on(index, Event::Look, Some(urgency), local_us);
         }
     }
 
-    /// The head of a queue was seen, due at `due`; 0: now, whatever its score.
-    pub(super) fn hint(&mut self, keys: &QueueKeys, due: Moment, local_us: u64) {
+    /// The head of a queue was seen, due at `due`; serves it from now on. 0: now, whatever its
+    /// score.
+    pub fn hint(&mut self, keys: &QueueKeys, due: Moment, cause: WakeCause, local_us: u64) {
+        self.metrics.wakeup(cause);
         if let Some(index) = self.serve(keys) {
             self.set_head(index, Some(due).filter(|due| *due > 0));
             self.on(index, Event::Hint(due), None, local_us);
         }
     }
 
-    /// The head of a queue was read: nothing happens if its loop waits for it already.
-    pub(super) fn head_read(
+    /// The head of a served queue was read: nothing happens if its loop waits for it already.
+    pub fn head_read(
         &mut self,
         suffix: &[u8],
         head: Option<Moment>,
@@ -159,8 +163,9 @@ impl Schedule {
         }
     }
 
-    /// A publication says when a message is due. False: the queue is to be served, and is not yet.
-    pub(super) fn published(&mut self, suffix: &[u8], due: Moment, local_us: u64) -> bool {
+    /// A publication says when a message of the queue with this suffix is due. False: the queue is
+    /// to be served, and is not yet.
+    pub fn published(&mut self, suffix: &[u8], due: Moment, local_us: u64) -> bool {
         let Some(index) = self.index(suffix) else {
             return !self.ownership.is_mine(suffix);
         };
@@ -171,7 +176,11 @@ impl Schedule {
 
     /// Keeps a place for a queue that is about to be offered to, until [`Schedule::offered`] or
     /// [`Schedule::release`].
-    pub(super) fn reserve(&mut self, keys: &QueueKeys) -> Result<(), StoreError> {
+    ///
+    /// # Errors
+    /// `TooManyQueues`; `BadQueue` where the configuration gives its keys to another name;
+    /// `WrongType` where it cannot be delivered.
+    pub fn reserve(&mut self, keys: &QueueKeys) -> Result<(), StoreError> {
         self.admission.check_name(keys)?;
         let suffix = keys.suffix_bytes();
         if let Some(queue) = self.queue(suffix) {
@@ -189,7 +198,7 @@ impl Schedule {
     }
 
     /// Nothing was stored, as far as is known.
-    pub(super) fn release(&mut self, keys: &QueueKeys, local_us: u64) {
+    pub fn release(&mut self, keys: &QueueKeys, local_us: u64) {
         match self.queue(keys.suffix_bytes()) {
             Some(queue) => queue.offers = queue.offers.saturating_sub(1),
             None => self.admission.release(keys.suffix_bytes()),
@@ -198,7 +207,7 @@ impl Schedule {
     }
 
     /// Counts messages that were offered through this broker; `head`: one of them is the head now.
-    pub(super) fn offered(
+    pub fn offered(
         &mut self,
         keys: &QueueKeys,
         messages: u64,
@@ -234,20 +243,20 @@ impl Schedule {
     }
 
     /// All queues are paused, or not, as was read from Redis.
-    pub(super) fn set_paused_all(&mut self, paused: bool, local_us: u64) {
+    pub fn set_paused_all(&mut self, paused: bool, local_us: u64) {
         if std::mem::replace(&mut self.paused_all, paused) && !paused {
             self.resumed_all(local_us);
         }
     }
 
     /// The pause of all queues has ended: those that know of it, or are about to, are looked at.
-    pub(super) fn resumed_all(&mut self, local_us: u64) {
+    pub fn resumed_all(&mut self, local_us: u64) {
         self.paused_all = false;
         self.anew(|state| state.is_paused() || state.is_asking(), local_us);
     }
 
     /// Redis is back: every queue that failed is looked at.
-    pub(super) fn redis_is_back(&mut self, local_us: u64) {
+    pub fn redis_is_back(&mut self, local_us: u64) {
         self.anew(QueueLoop::has_failed, local_us);
     }
 
@@ -468,14 +477,14 @@ impl Schedule {
     }
 
     /// How many transfers are under way.
-    pub(super) fn in_flight(&self) -> usize {
+    pub fn in_flight(&self) -> usize {
         self.in_flight
     }
 
     // Heads to be read.
 
     /// All heads are to be read soon: something may have been missed.
-    pub(super) fn mark_all(&mut self) {
+    pub fn mark_all(&mut self) {
         match self.marked_behind {
             Some(_) => self.all_marked_again = true,
             None => self.marked_behind = Some(Bytes::new()),
@@ -483,13 +492,13 @@ impl Schedule {
     }
 
     /// The same of the queues whose publications cannot be heard.
-    pub(super) fn mark_unheard(&mut self) {
+    pub fn mark_unheard(&mut self) {
         let unheard = std::mem::take(&mut self.unheard);
         unheard.iter().for_each(|suffix| self.mark_again(suffix));
         self.unheard = unheard;
     }
 
-    pub(super) fn mark_again(&mut self, suffix: &[u8]) {
+    pub fn mark_again(&mut self, suffix: &[u8]) {
         if let Some(index) = self.index(suffix) {
             self.mark(index);
         }
@@ -509,7 +518,7 @@ impl Schedule {
 
     /// Up to `count` queues whose heads are to be read now: (suffix, name). Those that were marked
     /// one by one go first.
-    pub(super) fn take_marked(&mut self, count: usize) -> Vec<(Bytes, Bytes)> {
+    pub fn take_marked(&mut self, count: usize) -> Vec<(Bytes, Bytes)> {
         let mut page = Vec::new();
         while page.len() < count
             && let Some(index) = self.marked.pop_front()
@@ -593,8 +602,7 @@ impl Schedule {
             let Some(name) = self.admission.next_waiting() else {
                 return;
             };
-            self.metrics.wakeup(WakeCause::Scan);
-            self.look(&QueueKeys::new(&name), Urgency::Due, local_us);
+            self.look(&QueueKeys::new(&name), Urgency::Due, WakeCause::Scan, local_us);
         }
     }
 
@@ -608,13 +616,13 @@ impl Schedule {
     }
 
     /// Queues to be noted in the registry.
-    pub(super) fn take_begun(&mut self) -> Vec<Bytes> {
+    pub fn take_begun(&mut self) -> Vec<Bytes> {
         std::mem::take(&mut self.begun)
     }
 
     /// Queues to be pruned, suffix and name: those that were found empty since the last call and
     /// still wait for nothing, and those that gave their place away.
-    pub(super) fn take_empty(&mut self) -> Vec<(Bytes, Bytes)> {
+    pub fn take_empty(&mut self) -> Vec<(Bytes, Bytes)> {
         let mut empty: Vec<_> = std::mem::take(&mut self.evicted).into_iter().collect();
         for index in std::mem::take(&mut self.empty) {
             if let Some(queue) = self.at(index)
@@ -627,7 +635,7 @@ impl Schedule {
     }
 
     /// The queue was pruned: it is served again with the next offer, publication or scan.
-    pub(super) fn pruned(&mut self, suffix: &[u8], local_us: u64) {
+    pub fn pruned(&mut self, suffix: &[u8], local_us: u64) {
         let Some(index) = self.index(suffix) else {
             return;
         };
@@ -647,14 +655,14 @@ impl Schedule {
 
     /// Messages are pending in a queue that was to be pruned. Where it is served still, its loop
     /// was woken by what brought them.
-    pub(super) fn is_not_empty(&mut self, suffix: &[u8], name: &Bytes, local_us: u64) {
-        if self.index(suffix).is_none() {
-            self.look(&QueueKeys::new(name), Urgency::Doubt, local_us);
+    pub fn is_not_empty(&mut self, suffix: &[u8], name: &Bytes, local_us: u64) {
+        if !self.serves(suffix) {
+            self.look(&QueueKeys::new(name), Urgency::Doubt, WakeCause::Scan, local_us);
         }
     }
 
     /// A queue could not be pruned: it is tried again, else its place would be lost.
-    pub(super) fn prune_again(&mut self, suffix: Bytes, name: Bytes) {
+    pub fn prune_again(&mut self, suffix: Bytes, name: Bytes) {
         match self.index(&suffix) {
             Some(index) => _ = self.empty.insert(index),
             None if self.evicted.len() < EVICTED_MAX => _ = self.evicted.insert(suffix, name),
@@ -663,25 +671,31 @@ impl Schedule {
     }
 
     /// Whether the queue is this broker's to serve, and is not served yet.
-    pub(super) fn is_missing(&self, suffix: &[u8]) -> bool {
-        self.index(suffix).is_none() && self.ownership.is_mine(suffix)
+    pub fn is_missing(&self, suffix: &[u8]) -> bool {
+        !self.serves(suffix) && self.ownership.is_mine(suffix)
     }
 
     /// The name that the configuration gives to these keys.
-    pub(super) fn configured(&self, suffix: &[u8]) -> Option<&Bytes> {
+    pub fn configured(&self, suffix: &[u8]) -> Option<&Bytes> {
         self.admission.configured(suffix)
     }
 
-    pub(super) fn index(&self, suffix: &[u8]) -> Option<usize> {
+    /// Whether the keys with this suffix are served.
+    pub fn serves(&self, suffix: &[u8]) -> bool {
+        self.by_suffix.contains_key(suffix)
+    }
+
+    fn index(&self, suffix: &[u8]) -> Option<usize> {
         self.by_suffix.get(suffix).copied()
     }
 
-    pub(super) fn len(&self) -> usize {
+    /// How many queues are served.
+    pub fn served(&self) -> usize {
         self.by_suffix.len()
     }
 
     /// Up to `count` served queues behind `behind` in the order of their suffixes: (suffix, name).
-    pub(super) fn page(&self, behind: &Bytes, count: usize) -> Vec<(Bytes, Bytes)> {
+    pub fn page(&self, behind: &Bytes, count: usize) -> Vec<(Bytes, Bytes)> {
         use std::ops::Bound::{Excluded, Unbounded};
         let range = self.by_suffix.range::<Bytes, _>((Excluded(behind), Unbounded));
         let row = |(suffix, index): (&Bytes, &usize)| {
@@ -692,7 +706,7 @@ impl Schedule {
     }
 
     /// When the head of a queue is due, as far as is known.
-    pub(super) fn head(&self, suffix: &[u8]) -> Option<Moment> {
+    pub fn head(&self, suffix: &[u8]) -> Option<Moment> {
         self.queues.get(self.index(suffix)?)?.as_ref()?.head
     }
 
@@ -704,7 +718,7 @@ impl Schedule {
 
     /// How long the head of a queue that shares its metrics with others has been due; 0 if it is
     /// not, or is paused.
-    pub(super) fn overdue_ms(&self, suffix: &[u8], head: Option<Moment>, local_us: u64) -> u64 {
+    pub fn overdue_ms(&self, suffix: &[u8], head: Option<Moment>, local_us: u64) -> u64 {
         let queue = self.index(suffix).and_then(|index| self.queues.get(index)?.as_ref());
         let shares =
             |queue: &&ScheduledQueue| queue.metrics.label() == OTHER && !queue.state.is_paused();
@@ -799,11 +813,11 @@ mod tests {
         }
 
         fn hint(&mut self, name: &str, due_ms: u64) {
-            self.schedule.hint(&keys_of(name), due_ms, self.local_us);
+            self.schedule.hint(&keys_of(name), due_ms, WakeCause::Offer, self.local_us);
         }
 
         fn look(&mut self, name: &str, urgency: Urgency) {
-            self.schedule.look(&keys_of(name), urgency, self.local_us);
+            self.schedule.look(&keys_of(name), urgency, WakeCause::Scan, self.local_us);
         }
 
         fn read_head(&mut self, name: &str, head: Option<Moment>) {
@@ -839,7 +853,7 @@ mod tests {
         }
 
         fn serves(&self, name: &str) -> bool {
-            self.schedule.index(keys_of(name).suffix_bytes()).is_some()
+            self.schedule.serves(keys_of(name).suffix_bytes())
         }
     }
 

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use crate::metrics::Metrics;
 use crate::scheduler::discovery::Discovery;
 use crate::scheduler::host::Host;
+use crate::scheduler::schedule::Schedule;
 use crate::store::Store;
 use crate::store::keys;
 use crate::store::redis::{Heard, Subscription};
@@ -66,14 +67,14 @@ impl Wakeup {
                     self.metrics.reconnected(LINK);
                 }
                 tracing::info!("subscribed to wake-ups; looking at every queue");
-                self.host.mark_all();
+                self.host.change(|schedule, _| schedule.mark_all());
                 self.discovery.scan_now();
             }
             Heard::Lagged => {
                 tracing::warn!(
                     "publications came faster than they were read; looking at every queue"
                 );
-                self.host.mark_all();
+                self.host.change(|schedule, _| schedule.mark_all());
             }
         }
     }
@@ -87,7 +88,7 @@ impl Wakeup {
     fn published(&self, suffix: &[u8], message: &[u8]) {
         // Redisson publishes decimal ms; anything else can only mean "look".
         let due = std::str::from_utf8(message).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
-        if !self.host.published(suffix, due) {
+        if !self.host.change(|schedule, now| schedule.published(suffix, due, now)) {
             self.discovery.heard_of(Bytes::copy_from_slice(suffix));
         }
     }
@@ -96,7 +97,7 @@ impl Wakeup {
     pub async fn retry(self: Rc<Self>) {
         loop {
             self.store.comes_up().await;
-            self.host.redis_is_back();
+            self.host.change(Schedule::redis_is_back);
         }
     }
 
