@@ -290,32 +290,29 @@ fn the_largest_batch_is_settled() {
         &url,
         &[
             ("offers.batch_messages_max", "10000"),
-            ("offers.second_call_from", "10000"),
+            ("limits.moffer_messages_max", "10000"),
+            ("limits.arguments_max", "20002"),
             ("offers.batch_bytes_max", "67108864"),
             ("redis.call_timeout_ms", "60000"),
             ("redis.settle_timeout_ms", "60000"),
         ],
     );
     let mut client = broker.client();
-    // One is on its way, so that all the others gather for the next call.
-    proxy.hold_all();
-    client.send(&["DQ.OFFER", "first", "1h", "m"]).unwrap();
-    let mut other = broker.client();
-    let mut commands = Vec::new();
+    // What EXEC stores is one call.
+    let mut commands = encode(&["MULTI"]);
     for n in 0..QUEUES {
         let queue = format!("q{n}");
         commands.extend(encode(&["DQ.OFFER", &queue, "1h", "needle"]));
     }
-    client.send_bytes(&commands).unwrap();
-    eventually("all of them wait", || {
-        (broker_says(&mut other, "offers_waiting:") >= QUEUES).then_some(())
-    });
+    commands.extend(encode(&["EXEC"]));
     proxy.break_next(&["needle"], Break::Reply);
-    proxy.release();
-    for n in 0..=QUEUES {
-        let reply = client.read().unwrap();
-        assert!(matches!(reply, Value::Bulk(_)), "{n}: {reply:?}");
+    client.send_bytes(&commands).unwrap();
+    for _ in 0..=QUEUES {
+        assert!(matches!(client.read().unwrap(), Value::Simple(_)), "OK, or QUEUED");
     }
+    let stored = client.read().unwrap().into_array().unwrap();
+    assert_eq!(stored.len(), QUEUES);
+    assert!(stored.iter().all(|reply| matches!(reply, Value::Bulk(_))));
     assert_eq!(proxy.broken(), 1);
     for n in [0, QUEUES / 2, QUEUES - 1] {
         assert_eq!(say(&mut client, &format!("DQ.SIZE q{n}")), Value::Int(1));
