@@ -115,7 +115,7 @@ impl Link {
         link.context.metrics.link_up(name, false);
         let tasks = [
             tokio::task::spawn_local(run(link.clone())),
-            tokio::task::spawn_local(watch(link.clone())),
+            tokio::task::spawn_local(watch(link.clone(), WATCH_INTERVAL)),
         ];
         link.tasks.borrow_mut().extend(tasks.map(|task| task.abort_handle()));
         link
@@ -341,9 +341,10 @@ async fn run(link: Rc<Link>) {
     }
 }
 
-/// Asks TIME once a second until the link quits, and gives up a connection that does not answer.
-async fn watch(link: Rc<Link>) {
-    let mut interval = tokio::time::interval(WATCH_INTERVAL);
+/// Asks TIME once in an interval until the link quits, and gives up a connection that does not
+/// answer.
+async fn watch(link: Rc<Link>, every: Duration) {
+    let mut interval = tokio::time::interval(every);
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut misses = 0;
     loop {
@@ -353,21 +354,19 @@ async fn watch(link: Rc<Link>) {
             misses = 0;
             continue;
         };
-        let read = pipe.read();
+        let signs_of_life = pipe.signs_of_life();
         let sent = monotonic_us();
-        match link.call(&[b"TIME"], WATCH_INTERVAL).await {
-            Ok(frame) => {
-                misses = 0;
-                if let Some(now_us) = Answer::time(&frame) {
-                    link.sample(sent, monotonic_us(), now_us);
-                }
-            }
-            // LOADING and BUSY are answers: the link works.
-            Err(LinkError::Refused(_)) => misses = 0,
-            // So is a part of a large reply that is before it.
-            Err(_) if pipe.read() > read => misses = 0,
-            Err(LinkError::NotSent(_) | LinkError::Broken(_)) => misses += 1,
+        let answer = link.call(&[b"TIME"], every).await;
+        if let Ok(frame) = &answer
+            && let Some(now_us) = Answer::time(frame)
+        {
+            link.sample(sent, monotonic_us(), now_us);
         }
+        // LOADING and BUSY are answers, and so is a part of a large reply that is before TIME's; a
+        // large call before TIME takes its time, too.
+        let missed = matches!(answer, Err(LinkError::NotSent(_) | LinkError::Broken(_)))
+            && pipe.signs_of_life() == signs_of_life;
+        misses = if missed { misses + 1 } else { 0 };
         if misses >= WATCH_MISSES {
             misses = 0;
             link.abandon("TIME was not answered");
@@ -383,6 +382,8 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
 
     const SOON: Duration = Duration::from_secs(10);
+    /// Of the watchdog.
+    const EVERY: Duration = Duration::from_millis(200);
 
     /// Takes the next connection of a link, answers its handshake, and says that it knows all
     /// scripts.
@@ -477,6 +478,57 @@ mod tests {
             assert_eq!(again.unwrap_err(), LinkError::Refused("READONLY replica".into()));
             assert_eq!(link.connections(), 3);
             assert!(link.is_up());
+        })
+        .await;
+    }
+
+    /// Only where two TIMEs in a row bring nothing at all.
+    #[tokio::test]
+    async fn a_connection_that_does_not_answer_is_given_up() {
+        with_link(|link, listener| async move {
+            let mut redis = accept(&listener).await;
+            link.connected_again(0).await;
+            let watching = tokio::task::spawn_local(watch(link.clone(), EVERY));
+            for answer in ["*2\r\n$1\r\n1\r\n$1\r\n0\r\n", "-LOADING it\r\n", "+a part", "\r\n"] {
+                takes(&mut redis, "TIME").await;
+                redis.write_all(answer.as_bytes()).await.unwrap();
+            }
+            takes(&mut redis, "TIME").await;
+            assert!(link.is_up());
+            takes(&mut redis, "TIME").await;
+            accept(&listener).await;
+            watching.abort();
+            assert_eq!(link.why_down(), "");
+            assert_eq!(*link.why_down.borrow(), "TIME was not answered");
+        })
+        .await;
+    }
+
+    /// TIME waits behind a call that takes many intervals to be sent.
+    #[tokio::test]
+    async fn a_connection_that_takes_a_large_call_is_kept() {
+        with_link(|link, listener| async move {
+            let mut redis = accept(&listener).await;
+            link.connected_again(0).await;
+            let watching = tokio::task::spawn_local(watch(link.clone(), EVERY));
+            let large = vec![b'x'; 48 << 20];
+            let parts = [&b"SET"[..], b"k", &large];
+            let call = link.call(&parts, 6 * SOON);
+            let slowly = async {
+                let (mut piece, mut left) = (vec![0; 1 << 20], large.len());
+                let mut pause = tokio::time::interval(EVERY / 5);
+                while left > large.len() / 2 {
+                    pause.tick().await;
+                    left -= redis.read_exact(&mut piece).await.unwrap();
+                }
+                while left > 0 {
+                    left = left.saturating_sub(redis.read(&mut piece).await.unwrap());
+                }
+                redis.write_all(b"+OK\r\n").await.unwrap();
+            };
+            let (call, ()) = futures_util::future::join(call, slowly).await;
+            assert!(call.is_ok(), "{call:?}");
+            watching.abort();
         })
         .await;
     }

@@ -35,7 +35,9 @@ pub(super) struct Pipe {
     waiting: RefCell<VecDeque<Waiting>>,
     /// Bytes that were written since the start.
     written: Cell<u64>,
-    read: Cell<u64>,
+    /// The socket took no more when it was given something last.
+    full: Cell<bool>,
+    signs_of_life: Cell<u64>,
     /// Why it ended.
     ended: RefCell<Option<String>>,
     driver: Cell<Option<Waker>>,
@@ -85,9 +87,14 @@ impl Pipe {
         self.wake();
     }
 
-    /// Bytes that were read since the start.
-    pub(super) fn read(&self) -> u64 {
-        self.read.get()
+    /// How often something was read, or a socket that was full had room again. (One that has room
+    /// says nothing of the other end.)
+    pub(super) fn signs_of_life(&self) -> u64 {
+        self.signs_of_life.get()
+    }
+
+    fn lives(&self) {
+        self.signs_of_life.set(self.signs_of_life.get() + 1);
     }
 
     fn wake(&self) {
@@ -131,7 +138,7 @@ impl Pipe {
             match read.map_err(|error| cause(&error)) {
                 Poll::Pending => break,
                 Poll::Ready(Ok(0)) => return Err("Redis closed the connection".to_owned()),
-                Poll::Ready(Ok(size)) => self.read.set(self.read.get() + size as u64),
+                Poll::Ready(Ok(_)) => self.lives(),
                 Poll::Ready(Err(why)) => return Err(why),
             }
             while let Some(frame) = reader.next()? {
@@ -165,11 +172,17 @@ impl Pipe {
         }
         while !out.is_empty() {
             match stream.as_mut().poll_write(context, &out) {
-                Poll::Pending => return Ok(()),
+                Poll::Pending => {
+                    self.full.set(true);
+                    return Ok(());
+                }
                 Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
                 Poll::Ready(Ok(size)) => {
                     out.advance(size);
                     self.written.set(self.written.get() + size as u64);
+                    if self.full.take() {
+                        self.lives();
+                    }
                 }
                 Poll::Ready(Err(error)) => return Err(error),
             }
