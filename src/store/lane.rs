@@ -107,18 +107,18 @@ impl Lane {
         }
         let end_ms = within.map_or(u64::MAX, |within| within.end_ms);
         let deadline = Instant::now() + self.limits.call_timeout;
+        let left = || deadline.saturating_duration_since(Instant::now());
         let (mut rest, mut keys_tried) = (Rest::default(), 1);
         loop {
             let key = self.key.borrow().clone();
             let all_keys: Vec<&Bytes> =
                 std::iter::once(&key).chain(keys.iter().map(Borrow::borrow)).collect();
-            let left = deadline.saturating_duration_since(Instant::now());
-            if !self.link.wait_up(left).await {
+            if !self.link.wait_up(left()).await {
                 let why = format!("Redis cannot be reached{}", self.link.why_down());
                 return Err(StoreError::Unavailable(why));
             }
             if let Some(Within { place, .. }) = within {
-                let turn = tokio::time::timeout(left, place.turn(&self.link)).await;
+                let turn = tokio::time::timeout(left(), place.turn(&self.link)).await;
                 if turn.is_err() {
                     let why = "offers that are to be stored before it are under way for too long";
                     return Err(StoreError::Unavailable(why.into()));
@@ -130,11 +130,11 @@ impl Lane {
                 place.sent(&self.link);
             }
             self.number.set(self.number.get() + 1);
-            let now_ms = self.clock.now_us() / 1_000;
-            let valid_until = end_ms.min(now_ms + left.as_millis() as u64 + 1);
+            let (at_most, now_ms) = (left(), self.clock.now_us() / 1_000);
+            let valid_until = end_ms.min(now_ms + at_most.as_millis() as u64 + 1);
             let guard = [number(self.number.get()), number(valid_until)];
             let full: Vec<&Bytes> = guard.iter().chain(args).collect();
-            let (answer, why) = match self.link.eval(script, &all_keys, &full, left).await {
+            let (answer, why) = match self.link.eval(script, &all_keys, &full, at_most).await {
                 Ok(answer) => (Some(answer), String::new()),
                 Err(LinkError::Refused(text)) => return Err(refused(&text)),
                 Err(LinkError::NotSent(text)) => (None, text),
@@ -176,12 +176,12 @@ impl Lane {
                 Some(answer) => return Ok(answer),
                 None => {}
             }
-            if Instant::now() >= deadline {
+            rest.take(deadline).await;
+            if left() == Duration::ZERO {
                 return Err(StoreError::Unavailable(format!(
                     "Redis did not answer in time. {why}"
                 )));
             }
-            rest.take(deadline).await;
         }
     }
 
@@ -259,5 +259,41 @@ impl Rest {
             tokio::time::sleep_until(deadline.min(Instant::now() + self.0)).await;
         }
         self.0 = (2 * self.0).clamp(Duration::from_millis(1), REST_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::link::tests::{SOON, accept, with_link};
+    use crate::store::script::CLEAR;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    /// The wait for a connection is a part of the time that a call has.
+    #[tokio::test]
+    async fn a_call_that_waited_is_valid_no_longer() {
+        with_link(|link, listener| async move {
+            let limits =
+                Limits { call_timeout: SOON, settle_timeout: SOON, reply_bytes_max: 1 << 20 };
+            let clock = Rc::new(Clock::default());
+            let lane = Lane::new(link, "test", clock.clone(), limits);
+            let end_ms = clock.now_us() / 1_000 + SOON.as_millis() as u64;
+            let no_keys: [Bytes; 0] = [];
+            let call = lane.call(&CLEAR, &no_keys, &[]);
+            let redis = async {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                let (mut redis, mut sent) = (accept(&listener).await, String::new());
+                // EVALSHA, hash, number of keys, key, number, valid_until.
+                while sent.lines().count() < 13 || !sent.ends_with('\n') {
+                    sent.push(redis.read_u8().await.unwrap().into());
+                }
+                redis.write_all(b"*2\r\n:1\r\n+OK\r\n").await.unwrap();
+                sent.lines().last().unwrap().parse::<u64>().unwrap()
+            };
+            let (answer, valid_until) = futures_util::future::join(call, redis).await;
+            assert_eq!(answer.unwrap().status, "OK");
+            assert!(valid_until < end_ms + 50, "{} ms too long", valid_until - end_ms);
+        })
+        .await;
     }
 }

@@ -124,16 +124,16 @@ impl Node {
         args: Vec<Bytes>,
     ) -> Result<Answer, StoreError> {
         let deadline = tokio::time::Instant::now() + self.limits.call_timeout;
+        let left = || deadline.saturating_duration_since(tokio::time::Instant::now());
         let mut rest = Rest::default();
         loop {
-            let left = deadline.saturating_duration_since(tokio::time::Instant::now());
-            self.calls.wait_up(left).await;
-            match self.calls.eval(script, keys, &args, left).await {
+            self.calls.wait_up(left()).await;
+            match self.calls.eval(script, keys, &args, left()).await {
                 Ok(answer) => return answer.served(),
                 Err(error @ LinkError::Refused(_)) => return Err(unanswered(error)),
                 Err(error) => {
                     rest.take(deadline).await;
-                    if tokio::time::Instant::now() >= deadline {
+                    if left() == Duration::ZERO {
                         return Err(unanswered(error));
                     }
                 }

@@ -169,6 +169,8 @@ impl Link {
         parts.extend([b"EVALSHA", script.sha().as_bytes(), count.as_bytes()]);
         parts.extend(keys.iter().map(|key| &key.borrow()[..]));
         parts.extend(args.iter().map(|arg| &arg.borrow()[..]));
+        let deadline = Instant::now() + at_most;
+        let left = || deadline.saturating_duration_since(Instant::now());
         let sent = monotonic_us();
         let mut reply = self.call(&parts, at_most).await;
         // Somebody may flush the scripts between the two calls again.
@@ -177,8 +179,8 @@ impl Link {
                 Err(LinkError::Refused(text)) if text.starts_with("NOSCRIPT") => {}
                 _ => break,
             }
-            self.load(script, at_most).await?;
-            reply = self.call(&parts, at_most).await;
+            self.load(script, left()).await?;
+            reply = self.call(&parts, left()).await;
         }
         let received = monotonic_us();
         let answer = Answer::new(reply?).map_err(|error| LinkError::Refused(error.to_string()))?;
@@ -375,19 +377,19 @@ async fn watch(link: Rc<Link>, every: Duration) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::config::Place;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
 
-    const SOON: Duration = Duration::from_secs(10);
+    pub(in crate::store) const SOON: Duration = Duration::from_secs(10);
     /// Of the watchdog.
     const EVERY: Duration = Duration::from_millis(200);
 
     /// Takes the next connection of a link, answers its handshake, and says that it knows all
     /// scripts.
-    async fn accept(listener: &TcpListener) -> TcpStream {
+    pub(in crate::store) async fn accept(listener: &TcpListener) -> TcpStream {
         let (mut redis, _) = listener.accept().await.unwrap();
         takes(&mut redis, "PING").await;
         redis.write_all(b"+OK\r\n+PONG\r\n").await.unwrap();
@@ -405,7 +407,9 @@ mod tests {
         }
     }
 
-    async fn with_link<T: Future<Output = ()>>(test: impl FnOnce(Rc<Link>, TcpListener) -> T) {
+    pub(in crate::store) async fn with_link<T: Future<Output = ()>>(
+        test: impl FnOnce(Rc<Link>, TcpListener) -> T,
+    ) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let at = Place::Tcp { host: "127.0.0.1".into(), port, tls: false };
