@@ -62,6 +62,7 @@ pub const PROBES: &[Probe] = probes! {
     "RPUSH K e" "+rpush" KEYS;
     "SADD K m" "+sadd" KEYS;
     "SCAN 0 COUNT 1" "+scan" "";
+    "SCARD K" "+scard" KEYS;
     "SELECT 0" "+select" "";
     "SET K v" "+set" KEYS;
     "SREM K m" "+srem" KEYS;
@@ -91,12 +92,13 @@ const SUBSCRIBED: &str = "&redisson_delay_queue_channel:* (with exactly this pat
 
 /// More rights whose lack makes something late or refused but damages nothing: no script calls
 /// these commands, or the script goes on without them.
-const HARMLESS: [&str; 10] = [
+const HARMLESS: [&str; 11] = [
     "+info",
     GONE_WITHOUT[0],
     "+ping",
     "+sadd",
     "+scan",
+    "+scard",
     "+select",
     "+sscan",
     GONE_WITHOUT[1],

@@ -35,6 +35,8 @@ const REGISTRY_COUNT: u64 = 2_000;
 const REGISTRY_STEP: Duration = Duration::from_millis(250);
 const REGISTRY_ROUND: Duration = Duration::from_secs(2);
 const REGISTRY_ROUND_OF_MANY: Duration = Duration::from_secs(5);
+/// Of many they are read again only where their number has changed, or after this time.
+const REGISTRY_TRUSTED: Duration = Duration::from_secs(30);
 /// From this number of queues on they are many.
 pub(super) const MANY: usize = 1_000;
 /// Queues whose names and heads one call asks for.
@@ -205,33 +207,46 @@ impl Discovery {
     /// Finds queues by the registry, again and again for ever: other brokers have written it, and
     /// the database may have become another one. Run as a task of its own.
     pub async fn read_registry(self: Rc<Self>) {
+        // How many names there were when it was read last, and when, if all are served.
+        let mut read: Option<(i64, Instant)> = None;
         loop {
             let began = Instant::now();
-            let next = match self.read_registry_once().await {
-                Ok(names) if names > MANY => began + REGISTRY_ROUND_OF_MANY,
-                Ok(_) => began + REGISTRY_ROUND,
-                Err(_) => Instant::now() + SEARCH_RETRY,
+            // Whoever may not ask reads it each time.
+            let size = self.store.registry_size().await;
+            read =
+                read.filter(|(names, at)| size == Some(*names) && at.elapsed() < REGISTRY_TRUSTED);
+            let round = match read {
+                Some(_) => REGISTRY_ROUND_OF_MANY,
+                None => match self.read_registry_once().await {
+                    Ok((names, missing)) if names > MANY => {
+                        read = size.filter(|_| missing == 0).map(|size| (size, began));
+                        REGISTRY_ROUND_OF_MANY
+                    }
+                    Ok(_) => REGISTRY_ROUND,
+                    Err(_) => began.elapsed() + SEARCH_RETRY,
+                },
             };
             tokio::select! {
-                () = tokio::time::sleep_until(next) => {}
-                () = self.registry.notified() => {}
+                () = tokio::time::sleep_until(began + round) => {}
+                () = self.registry.notified() => read = None,
             }
         }
     }
 
-    /// How many names there are.
-    async fn read_registry_once(&self) -> Result<usize, StoreError> {
+    /// How many names there are, and of how many the queues were not served.
+    async fn read_registry_once(&self) -> Result<(usize, usize), StoreError> {
         let start = Bytes::from_static(b"0");
-        let (mut cursor, mut names) = (start.clone(), 0);
+        let (mut cursor, mut names, mut missing) = (start.clone(), 0, 0);
         loop {
             let page = self.store.registered(cursor, REGISTRY_COUNT).await?;
             let suffixes = page.found.iter().map(|name| keys::suffix_of(name));
             let all = page.found.len();
             names += all;
             let unknown = self.take_up_unknown(suffixes.collect(), |_| true).await?;
+            missing += unknown;
             cursor = page.cursor;
             if cursor == start {
-                return Ok(names);
+                return Ok((names, missing));
             }
             // At a start all are unknown, and each page costs a call more.
             let known = unknown * 2 <= all;

@@ -16,7 +16,7 @@ use crate::scheduler::discovery::MANY;
 use crate::scheduler::host::Host;
 use crate::scheduler::pace::{RETRY, pause_after};
 use crate::scheduler::queue_loop::{Moment, moment};
-use crate::store::keys::QueueKeys;
+use crate::store::keys;
 use crate::store::{Store, StoreError};
 
 /// Heads that one call reads: under a millisecond of Redis; fewer where a call took long.
@@ -140,7 +140,7 @@ impl SafetyScan {
     /// When the heads of these queues are due; of the first ones only, where finding that out took
     /// long. One that is later than what is known of it may go for that: its loop wakes in vain.
     async fn heads(&self, page: &[(Bytes, Bytes)]) -> Result<Vec<Option<Moment>>, StoreError> {
-        let timeouts = page.iter().map(|(_, name)| QueueKeys::new(name).timeout);
+        let timeouts = page.iter().map(|(_, name)| keys::timeout_of(name));
         let known = page.iter().map(|(suffix, _)| self.host.schedule().head(suffix));
         let (timeouts, known): (Vec<_>, Vec<_>) = timeouts.zip(known).unzip();
         let heads = self.store.heads(&timeouts, &known).await?;

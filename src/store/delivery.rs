@@ -164,7 +164,12 @@ impl Store {
         timeouts: &[Bytes],
         known: &[Option<u64>],
     ) -> Result<Vec<Option<String>>, StoreError> {
-        let known = known.iter().copied().map(moment_or_none).collect();
+        let until = |known: &Option<u64>| match known {
+            // It may have any score up to 0.
+            Some(0) => Bytes::from_static(b"(-inf"),
+            known => moment_or_none(known.map(|ms| ms - 1)),
+        };
+        let known = known.iter().map(until).collect();
         let mut answer = self.survey(Asker::Broker, &HEADS, timeouts, known).await?;
         let mut heads = Vec::with_capacity(timeouts.len());
         while !answer.is_empty() {
@@ -386,6 +391,15 @@ impl Store {
             .filter_map(|key| keys::suffix(keys::TIMEOUT, key).map(Bytes::copy_from_slice))
             .collect();
         Ok(page)
+    }
+
+    /// How many names the registry has, if Redis says so.
+    pub async fn registry_size(&self) -> Option<i64> {
+        let registry = Bytes::from_static(REGISTRY.as_bytes());
+        match self.command("SCARD", &[registry]).await {
+            Ok(BytesFrame::Number { data, .. }) => Some(data),
+            _ => None,
+        }
     }
 
     /// One page of the registry: queue names.

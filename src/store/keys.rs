@@ -73,7 +73,7 @@ impl QueueKeys {
             // The one place where it follows from the name.
             destination: own_name.clone(),
             name: own_name,
-            timeout: name(TIMEOUT, queue),
+            timeout: timeout_of(queue),
             list: name(LIST, queue),
             record: name(RECORD, queue),
             names: name(NAMES, queue),
@@ -141,6 +141,11 @@ fn name(prefix: &str, queue: &[u8]) -> Bytes {
 pub fn suffix<'a>(prefix: &str, key: &'a [u8]) -> Option<&'a [u8]> {
     let suffix = key.strip_prefix(prefix.as_bytes())?.strip_prefix(b":")?;
     (!suffix.is_empty()).then_some(suffix)
+}
+
+/// The zset of `queue`, without its other keys.
+pub fn timeout_of(queue: &[u8]) -> Bytes {
+    name(TIMEOUT, queue)
 }
 
 /// The suffix of all keys of `queue`.
