@@ -195,13 +195,14 @@ impl QueueLoop {
     fn seen(&mut self, head: Option<Moment>, now: Moment) -> Next {
         let rests = now < self.rest_until.max(self.quiet_until);
         match head {
-            // A transfer under way is answer enough, and nothing is missed in an empty queue.
+            // A transfer under way is answer enough.
             _ if self.in_flight || self.failures > 0 => Next::Stay,
-            None if self.armed.is_none() => Next::Stay,
-            // Has somebody resumed it? Or what is waited for was taken out.
-            Some(head) if self.paused && head > now => Next::Stay,
+            // Where it slept, no transfer has seen that it is empty now.
+            None if self.armed.is_none() => Next::End,
+            _ if self.paused && head.is_none_or(|head| head > now) => Next::Stay,
             Some(head) if !self.paused => self.hint(head, now, Urgency::Again),
             _ if rests => Next::Stay,
+            // Has somebody resumed it? Or what is waited for was taken out.
             _ => self.transfer(Urgency::Doubt),
         }
     }
@@ -478,6 +479,7 @@ mod tests {
                     (0, Paused { until: Some(1_000) }, WaitUntil(1_000)),
                     (5, Hint(5), Stay),
                     (5, Heard(5), Stay),
+                    (5, Seen(None), Stay),
                     (1_000, Elapsed, DUE),
                     (1_000, moved(true, None), End),
                 ],
@@ -546,11 +548,14 @@ mod tests {
             (
                 "an empty queue is looked at only if something is waited for",
                 &[
-                    (0, Seen(None), Stay),
+                    (0, Seen(None), End),
                     (0, Hint(70), WaitUntil(70)),
                     (1, Seen(None), DOUBT),
                     (1, moved(false, None), End),
-                    (2, Seen(None), Stay),
+                    (2, Seen(None), End),
+                    (2, Look, DUE),
+                    (2, Paused { until: None }, Sleep),
+                    (3, Seen(None), End),
                 ],
             ),
             (

@@ -298,8 +298,8 @@ impl Schedule {
         self.woken = woken;
     }
 
-    /// The event of a loop, and what follows from it; false if that is nothing. `urgency`: of the
-    /// transfer, where one follows.
+    /// The event of a loop, and what follows from it; false if the queue is not woken, and waits for
+    /// what it waited for. `urgency`: of the transfer, where one follows.
     fn on(&mut self, index: usize, event: Event, urgency: Option<Urgency>, local_us: u64) -> bool {
         let backoff = self.limits.backoff;
         let Some(queue) = self.at(index) else {
@@ -346,6 +346,7 @@ impl Schedule {
                 self.wheel.disarm(index);
                 self.empty.insert(index);
                 self.serve_waiting(local_us);
+                return false;
             }
         }
         true
@@ -1014,6 +1015,20 @@ mod tests {
         assert_eq!(bench.run(), ["b"]);
         assert_eq!((bench.serves("a"), bench.serves("b")), (true, false));
         assert_eq!(bench.run(), ["a"]);
+    }
+
+    /// No transfer says that it is empty: it is paused, and what was in it was taken out.
+    #[test]
+    fn a_queue_that_sleeps_is_pruned_once_it_is_empty() {
+        let mut bench = Bench::new(8, 1);
+        bench.hint("a", 0);
+        let begun = bench.begun();
+        let paused = Transferred { paused_until: Some(-1), ..Transferred::default() };
+        bench.answer(&begun[0], Ok(paused));
+        assert_eq!(bench.schedule.take_empty(), []);
+        bench.read_head("a", None);
+        assert_eq!(bench.schedule.take_empty(), [(keys_of("a").suffix(), Bytes::from("a"))]);
+        assert_eq!(bench.run(), [""; 0]);
     }
 
     #[test]
