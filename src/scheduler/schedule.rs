@@ -298,8 +298,8 @@ impl Schedule {
         self.woken = woken;
     }
 
-    /// The event of a loop, and what follows from it; false if the queue is not woken, and waits for
-    /// what it waited for. `urgency`: of the transfer, where one follows.
+    /// The event of a loop, and what follows from it; false if the queue is not woken, and waits
+    /// for what it waited for. `urgency`: of the transfer, where one follows.
     fn on(&mut self, index: usize, event: Event, urgency: Option<Urgency>, local_us: u64) -> bool {
         let backoff = self.limits.backoff;
         let Some(queue) = self.at(index) else {
@@ -518,10 +518,11 @@ impl Schedule {
     }
 
     /// Up to `count` queues whose heads are to be read now: (suffix, name). Those that were marked
-    /// one by one go first.
+    /// one by one go first, and leave half of the places where all are to be read.
     pub fn take_marked(&mut self, count: usize) -> Vec<(Bytes, Bytes)> {
         let mut page = Vec::new();
-        while page.len() < count
+        let alone_max = if self.marked_behind.is_some() { count / 2 } else { count };
+        while page.len() < alone_max
             && let Some(index) = self.marked.pop_front()
         {
             if let Some(queue) = self.at(index)
@@ -530,14 +531,13 @@ impl Schedule {
                 page.push((queue.suffix.clone(), queue.name().clone()));
             }
         }
-        if page.is_empty()
-            && let Some(behind) = self.marked_behind.take()
-        {
-            page = self.page(&behind, count);
-            self.marked_behind = match page.last() {
+        if let Some(behind) = self.marked_behind.take() {
+            let all = self.page(&behind, count - page.len());
+            self.marked_behind = match all.last() {
                 Some((suffix, _)) => Some(suffix.clone()),
                 None => std::mem::take(&mut self.all_marked_again).then(Bytes::new),
             };
+            page.extend(all);
         }
         page
     }
@@ -1143,5 +1143,12 @@ mod tests {
         bench.schedule.mark_again(b"{b}");
         bench.schedule.mark_again(b"{b}");
         assert_eq!(pages(&mut bench), [1]);
+        // The round goes on whatever is marked meanwhile.
+        bench.schedule.mark_all();
+        for _ in 0..9 {
+            bench.schedule.mark_again(b"{b}");
+            bench.schedule.take_marked(2);
+        }
+        assert!(!bench.schedule.has_marked());
     }
 }

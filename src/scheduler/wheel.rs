@@ -46,8 +46,8 @@ enum Armed {
     Far { at_us: u64 },
 }
 
-/// The tokens to be woken in one millisecond, in no order, and their earliest moment. A slot without
-/// tokens holds no memory: each may have held all of them once.
+/// The tokens to be woken in one millisecond, in no order, and their earliest moment. A slot
+/// without tokens holds no memory: each may have held all of them once.
 #[derive(Clone, Debug, Default)]
 struct Slot {
     armed: Vec<(u64, usize)>,
