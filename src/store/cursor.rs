@@ -63,20 +63,3 @@ impl Pages {
         Ok(())
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_search_that_gives_up_says_whether_it_changed_something() {
-        for (applied, surely_not) in [(0, true), (1, false)] {
-            let mut pages = Pages::default();
-            for _ in 0..LOST_MAX {
-                pages.lost(applied).unwrap();
-            }
-            let error = pages.lost(applied).unwrap_err();
-            assert_eq!(matches!(error, StoreError::Unavailable(_)), surely_not, "{error}");
-        }
-    }
-}

@@ -400,10 +400,9 @@ fn rest<'a>(named: &'a [MessageRef], answer: &mut Answer) -> Result<&'a [Message
 /// The error of a call that follows others of one command: some of it is applied.
 pub(super) fn part_applied(error: StoreError, applied: u64) -> StoreError {
     match error {
-        StoreError::Unavailable(why) if applied > 0 => {
-            StoreError::Uncertain(format!("{applied} of the messages are done; then: {why}"))
-        }
-        error => error,
+        StoreError::Uncertain(_) | StoreError::Internal(_) => error,
+        surely_not if applied == 0 => surely_not,
+        then => StoreError::Uncertain(format!("{applied} of the messages are done; then: {then}")),
     }
 }
 
@@ -435,5 +434,31 @@ fn pair(which: &MessageRef) -> [Bytes; 2] {
     match which {
         MessageRef::Id(id) => [Bytes::from(id.score.clone()), Bytes::from(id.id.clone())],
         MessageRef::Name(name) => [Bytes::new(), name.clone()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::cursor::Pages;
+
+    #[test]
+    fn no_error_says_that_nothing_was_done_where_something_was() {
+        let mut pages = Pages::default();
+        let gave_up = std::iter::repeat_with(|| pages.lost(0)).find_map(Result::err).unwrap();
+        let wrong_type = StoreError::WrongType { key: "k".into() };
+        for (error, words) in [
+            (gave_up, "2 of the messages are done; then: the queue changes faster"),
+            (wrong_type, "2 of the messages are done; then: a key of this queue holds another"),
+            (StoreError::Uncertain("lost".into()), "lost"),
+        ] {
+            assert_eq!(part_applied(error.clone(), 0), error);
+            let told = part_applied(error, 2);
+            assert!(matches!(told, StoreError::Uncertain(_)), "{told:?}");
+            assert!(told.to_string().starts_with(words), "{told}");
+        }
+        let mut pages = Pages::default();
+        let gave_up = std::iter::repeat_with(|| pages.lost(1)).find_map(Result::err);
+        assert!(matches!(gave_up, Some(StoreError::Uncertain(_))));
     }
 }
