@@ -95,6 +95,8 @@ impl Store {
                         break;
                     }
                 }
+                // The next one does not fit beside what is taken.
+                Err(StoreError::TooBig { .. }) if !taken.is_empty() => break,
                 // What is taken has to be answered.
                 Err(error) if !taken.is_empty() => {
                     let queue = Cut(queue.as_bytes());
@@ -155,6 +157,8 @@ impl Store {
         let bytes: usize = taken.iter().map(Bytes::len).sum();
         let bytes_max = self.limits.reply_bytes_max.min(message_max);
         let bytes_max = bytes_max.saturating_sub(bytes);
+        // Only the first of a reply may be larger.
+        let message_max = if taken.is_empty() { message_max } else { bytes_max };
         let bounds = [number(bytes_max), number(message_max)].into_iter();
         let ids = messages.into_iter();
         let ids = ids.flat_map(|MessageId { score, id }| [Bytes::from(score), Bytes::from(id)]);

@@ -148,6 +148,25 @@ fn a_poll_without_order_list_is_applied_once_whatever_breaks() {
     }
 }
 
+/// A poll that goes on because others took some of what it found takes no more than a reply holds.
+#[test]
+fn a_poll_of_several_rounds_keeps_to_the_size_of_a_reply() {
+    let Setting { broker, proxy, mut redis } = set_up();
+    let mut client = broker.client();
+    say(&mut redis, "HSET delay_broker_queue:{q} name q order_list off");
+    let large = ["a", "b"].map(|letter| letter.repeat(700_000));
+    for payload in [&large[0], "gone", &large[1]] {
+        offer(&mut client, &["q", "1h", payload]);
+    }
+    proxy.break_next(&[TAKE.sha()], Break::Late);
+    let polls = thread::spawn(move || call(&mut client, &["DQ.POLL", "q", "COUNT", "2"]));
+    eventually("it takes", || (proxy.broken() == 1).then_some(()));
+    say(&mut redis, "ZREMRANGEBYRANK redisson_delay_queue_timeout:{q} 1 1");
+    proxy.release();
+    assert!(polls.join().unwrap().texts() == [large[0].as_str()], "not one of the large ones");
+    assert_eq!(call(&mut broker.client(), &["DQ.SIZE", "q"]), Value::Int(1));
+}
+
 /// Links that break again and again, around any script: what was acknowledged comes once, what was
 /// refused never, and what is uncertain at most once.
 #[test]
