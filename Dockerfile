@@ -5,8 +5,8 @@
 #     delay-broker --redis redis://redis.example.com:6379
 #
 # Without --redis it starts its own Redis in /data, for which it needs a volume there (-v
-# delay-data:/data). That one listens on the container's loopback only: consumers need `--network container:...`, or better a Redis beside it, see
-# docker-compose.yml.
+# delay-data:/data). That one listens on the container's loopback only: consumers need
+# `--network container:...`, or better a Redis beside it, see docker-compose.yml.
 #
 # The bases are release lines, so that a build takes in their security updates. To build from
 # exact images: --build-arg RUST=rust@sha256:... --build-arg BASE=debian@sha256:...
@@ -25,7 +25,7 @@ COPY config/default.toml config/
 COPY docs docs
 COPY lua lua
 COPY src src
-# Touched, because the files may be older than the empty program. Line numbers are left away and
+# Touched, because the files may be older than the empty program. Line numbers are left out and
 # names of functions kept: a backtrace can still be read.
 RUN touch src/lib.rs src/main.rs \
  && cargo build --release --locked --bin delay-broker \
@@ -35,7 +35,7 @@ FROM ${BASE}
 LABEL org.opencontainers.image.title="delay-broker" \
       org.opencontainers.image.description="Delivers delayed messages into Redis lists, on time" \
       org.opencontainers.image.licenses="Apache-2.0"
-# tini takes in processes that lose their parent, such as a rewrite of a Redis that was killed.
+# tini reaps processes that lose their parent, such as a rewrite of a Redis that was killed.
 RUN apt-get update \
  && apt-get install -y --no-install-recommends ca-certificates redis-server tini \
  && rm -rf /var/lib/apt/lists/* /var/log/* /var/cache/* /etc/redis \
@@ -51,12 +51,12 @@ ENV DELAY_BROKER_SERVER__LISTEN=0.0.0.0:7379 \
     DELAY_BROKER_SERVER__GRACE_S=7 \
     DELAY_BROKER_HTTP__LISTEN=0.0.0.0:7380 \
     DELAY_BROKER_MANAGED__DATA_DIR=/data
-# By number, so that whoever demands another user than root can see that it is one.
+# By number, so that a platform that forbids root can see that this is another user.
 USER 10001:10001
-# Not /data: a process in there that has the number of a Redis of before passes for that Redis, and
-# `docker exec` starts processes where this says.
+# Not /data: `docker exec` starts processes here, and one in /data that has the number of an earlier
+# Redis would pass for that Redis.
 WORKDIR /
-# No VOLUME: where Redis is given it would leave an empty one behind with each container.
+# No VOLUME: with a given Redis each container would leave an empty one behind.
 EXPOSE 7379 7380
 STOPSIGNAL SIGTERM
 # The check waits, so that the container is healthy as soon as the broker is ready, and looks every

@@ -797,11 +797,14 @@ fn every_page_is_linked() {
     }
 }
 
-/// A sentence names its subject: it does not begin with What or Who, unless it asks.
+/// A sentence names its subject: it does not begin with What, Who or Whether, unless it asks.
 #[test]
 fn sentences_name_their_subject() {
     let blocks = Regex::new(r"(?ms)^ *```.*?^ *```").unwrap();
-    let bare = Regex::new(r"(?m)(?:^(?:- |\d+\. )?|[.:!?] )((?:What|Who) [^.!?\n]*.)").unwrap();
+    let bare = Regex::new(
+        r"(?m)(?:^(?:- |\d+\. )?|[.:!?] )(\**(?:What|Who|Whatever|Whoever|Whether) [^.!?\n]*.)",
+    )
+    .unwrap();
     let more = ["CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "tests/interop/README.md"];
     for page in pages().iter().map(String::as_str).chain(more) {
         let text = file(page);

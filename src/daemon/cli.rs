@@ -72,8 +72,9 @@ enum Task {
     Serve,
     /// Checks the settings and prints those in effect, secrets hidden
     Check,
-    /// Asks a running broker whether it is ready (exit code 0), for container health checks. The
-    /// address is http.listen, from the flags and the environment of this call
+    /// Asks a running broker if it is ready (exit code 0), for the health checks of containers
+    ///
+    /// The address is http.listen, from the flags and the environment of this call.
     Health {
         /// Asks the broker that runs on this machine, or in this container, however it was
         /// configured; PID says which, if several run
@@ -145,6 +146,8 @@ fn help(topic: Option<&str>) -> Result<String, String> {
         return Ok((*page).to_owned());
     }
     let mut program = Args::command();
+    // So that the usage of a subcommand begins with the name of the program.
+    program.build();
     let task = match topic {
         Some(topic) => program
             .find_subcommand_mut(topic)
