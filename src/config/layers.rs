@@ -7,12 +7,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use ::config::{Environment, File, FileFormat, Map, Value, ValueKind};
+use ::config::{Environment, File, FileFormat, Format, Map, Source, Value, ValueKind};
 
-use super::Secret;
 use super::kinds::Kind;
+use super::{Secret, pem};
 
 /// The lowest layer, and the reference of all settings.
 pub const DEFAULTS: &str = include_str!("../../config/default.toml");
@@ -21,6 +21,9 @@ pub const DEFAULTS: &str = include_str!("../../config/default.toml");
 pub const HIDDEN: &str = "(hidden)";
 
 const PREFIX: &str = "DELAY_BROKER_";
+
+/// Enough for 100,000 tables of queues.
+const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// Where settings come from, above the embedded defaults, the later the stronger.
 #[derive(Clone, Default)]
@@ -91,11 +94,8 @@ impl Reader {
         let defaults = || File::from_str(DEFAULTS, FileFormat::Toml);
         let mut builder = ::config::Config::builder().add_source(defaults());
         if let Some(path) = &layers.file {
-            match readable_toml(path) {
-                Ok(()) => {
-                    builder =
-                        builder.add_source(File::from(path.as_path()).format(FileFormat::Toml));
-                }
+            match Parsed::read(path) {
+                Ok(parsed) => builder = builder.add_source(parsed),
                 Err(rule) => errors.push(ConfigError {
                     key: format!("configuration file {}", path.display()),
                     value: String::new(),
@@ -212,15 +212,33 @@ fn unreadable(mut errors: Vec<ConfigError>, error: &::config::ConfigError) -> Co
     ConfigErrors(errors)
 }
 
-/// Parses the file first by itself: the text of the merging parser would quote the line, and
-/// the line may hold a password.
-fn readable_toml(path: &std::path::Path) -> Result<(), String> {
-    let text = std::fs::read_to_string(path).map_err(|error| format!("cannot be read: {error}"))?;
-    text.parse::<toml::Table>().map(drop).map_err(|error| {
-        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
-        let line = before.matches('\n').count() + 1;
-        format!("line {line} is not TOML: {}", error.message())
-    })
+/// A file, read once: its owner may be writing it, and a second look would find something else.
+#[derive(Debug, Clone)]
+struct Parsed(Map<String, Value>);
+
+impl Parsed {
+    fn read(path: &Path) -> Result<Self, String> {
+        let text = String::from_utf8(pem::read(path, FILE_BYTES_MAX)?);
+        let text = text.map_err(|error| format!("is not UTF-8: {}", error.utf8_error()))?;
+        // First by itself: errors of the merging parser quote the line, which may hold a password.
+        text.parse::<toml::Table>().map_err(|error| {
+            let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+            let line = before.matches('\n').count() + 1;
+            format!("line {line} is not TOML: {}", error.message())
+        })?;
+        let values = FileFormat::Toml.parse(Some(&path.display().to_string()), &text);
+        values.map(Self).map_err(|_| "cannot be merged with the other settings".to_owned())
+    }
+}
+
+impl Source for Parsed {
+    fn clone_into_box(&self) -> Box<dyn Source + Send + Sync> {
+        Box::new(self.clone())
+    }
+
+    fn collect(&self) -> Result<Map<String, Value>, ::config::ConfigError> {
+        Ok(self.0.clone())
+    }
 }
 
 /// The variables that name a setting. Others with our prefix are errors, except for those that

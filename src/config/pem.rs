@@ -15,7 +15,8 @@ const BYTES_MAX: u64 = 1 << 20;
 /// # Errors
 /// The fault of the file, as a sentence without its name.
 pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let all = CertificateDer::pem_slice_iter(&read(path)?).collect::<Result<Vec<_>, _>>();
+    let all =
+        CertificateDer::pem_slice_iter(&read(path, BYTES_MAX)?).collect::<Result<Vec<_>, _>>();
     match all {
         Ok(all) if !all.is_empty() => Ok(all),
         Ok(_) => Err("holds no certificate (-----BEGIN CERTIFICATE-----)".to_owned()),
@@ -28,7 +29,7 @@ pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String>
 /// # Errors
 /// The fault of the file, as a sentence without its name.
 pub fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
-    let text = read(path)?;
+    let text = read(path, BYTES_MAX)?;
     PrivateKeyDer::from_pem_slice(&text).map_err(|error| match error {
         Error::NoItemsFound if text.windows(9).any(|word| word == b"ENCRYPTED") => {
             "holds a key that is encrypted; the broker reads keys without a passphrase".to_owned()
@@ -38,15 +39,19 @@ pub fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
     })
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, String> {
+/// All of a file that is there and not too large.
+///
+/// # Errors
+/// The fault of the file, as a sentence without its name.
+pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, String> {
     let cannot = |error: std::io::Error| format!("cannot be read: {error}");
     let about = std::fs::metadata(path).map_err(cannot)?;
-    // A pipe would hold up the start.
+    // A pipe would hold up the start, or the broker at a reload.
     if !about.is_file() {
         return Err("is not a file".to_owned());
     }
-    if about.len() > BYTES_MAX {
-        return Err(format!("is larger than {BYTES_MAX} bytes, so it is not a PEM file"));
+    if about.len() > bytes_max {
+        return Err(format!("is larger than {bytes_max} bytes"));
     }
     std::fs::read(path).map_err(cannot)
 }

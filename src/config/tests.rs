@@ -321,12 +321,19 @@ fn all_errors_at_once() {
 
 #[test]
 fn a_file_that_is_no_toml_names_the_line_and_not_its_text() {
-    let (_dir, layers) = file("[server]\npassword = \"hunter2\nlisten = \"x\"");
+    let (dir, layers) = file("[server]\npassword = \"hunter2\nlisten = \"x\"");
     let errors = errors_of(layers).concat();
     assert!(errors.contains("line 2 is not TOML"), "{errors}");
     assert!(!errors.contains("hunter2"), "{errors}");
     let missing = Layers { file: Some("/nowhere/broker.toml".into()), ..Layers::default() };
     assert!(errors_of(missing).concat().contains("/nowhere/broker.toml: cannot be read"));
+    // It could be read once only, and would hold up the broker until somebody writes.
+    let pipe = dir.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let (layers, writes) = (Layers { file: Some(pipe.clone()), ..Layers::default() }, pipe);
+    std::thread::spawn(move || std::fs::write(writes, ""));
+    let errors = errors_of(layers).concat();
+    assert!(errors.ends_with("/pipe: is not a file"), "{errors}");
 }
 
 #[test]
