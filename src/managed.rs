@@ -564,13 +564,11 @@ async fn check_version(program: &Path) -> Result<(), ManagedError> {
         .map_err(|error| ManagedError::Program { program: program.to_owned(), error })?
         .stdout;
     let text = String::from_utf8_lossy(&output);
-    match version_of(&text) {
-        Some(version) if version >= audit::VERSION_MIN => Ok(()),
-        _ => {
-            let version = text.trim().to_owned();
-            Err(ManagedError::TooOld { program: program.to_owned(), version })
-        }
+    if version_of(&text).is_some_and(|version| version >= audit::VERSION_MIN) {
+        return Ok(());
     }
+    let version = text.trim().to_owned();
+    Err(ManagedError::TooOld { program: program.to_owned(), version })
 }
 
 /// From `Redis server v=7.0.15 sha=...`; Valkey counts on from 7.2.

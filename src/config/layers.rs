@@ -46,6 +46,13 @@ pub struct ConfigError {
     pub rule: String,
 }
 
+impl ConfigError {
+    /// Without its value, which may be a secret or none.
+    fn of(key: String, origin: &str, rule: String) -> Self {
+        Self { key, value: String::new(), origin: origin.to_owned(), rule }
+    }
+}
+
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { key, value, origin, rule } = self;
@@ -96,12 +103,10 @@ impl Reader {
         if let Some(path) = &layers.file {
             match Parsed::read(path) {
                 Ok(parsed) => builder = builder.add_source(parsed),
-                Err(rule) => errors.push(ConfigError {
-                    key: format!("configuration file {}", path.display()),
-                    value: String::new(),
-                    origin: String::new(),
-                    rule,
-                }),
+                Err(rule) => {
+                    let key = format!("configuration file {}", path.display());
+                    errors.push(ConfigError::of(key, "", rule));
+                }
             }
         }
         let environment = Environment::with_prefix("DELAY_BROKER")
@@ -178,13 +183,11 @@ impl Reader {
     /// The settings as read, with secrets hidden, and the secrets; or everything that was wrong.
     pub fn finish(mut self) -> Result<Read, ConfigErrors> {
         for (key, value) in &self.values {
-            self.errors.push(ConfigError {
-                key: key.clone(),
-                // An unknown key may be a misspelt password.
-                value: String::new(),
-                origin: value.origin().unwrap_or("a flag").to_owned(),
-                rule: "is not a setting; config/default.toml lists all".to_owned(),
-            });
+            // An unknown key may be a misspelt password.
+            let (origin, rule) =
+                (value.origin(), "is not a setting; config/default.toml lists all");
+            let origin = origin.unwrap_or("a flag");
+            self.errors.push(ConfigError::of(key.clone(), origin, rule.to_owned()));
         }
         if self.errors.is_empty() {
             Ok((self.settings, self.secrets))
@@ -203,12 +206,7 @@ pub fn literal(value: &Value) -> String {
 }
 
 fn unreadable(mut errors: Vec<ConfigError>, error: &::config::ConfigError) -> ConfigErrors {
-    errors.push(ConfigError {
-        key: "configuration".to_owned(),
-        value: String::new(),
-        origin: String::new(),
-        rule: error.to_string(),
-    });
+    errors.push(ConfigError::of("configuration".to_owned(), "", error.to_string()));
     ConfigErrors(errors)
 }
 
@@ -255,12 +253,8 @@ fn ours(all: Vec<(String, String)>, errors: &mut Vec<ConfigError>) -> Map<String
         {
             ours.insert(name, value);
         } else if !service_link.iter().any(|link| key.starts_with(link)) {
-            errors.push(ConfigError {
-                key: name,
-                value: String::new(),
-                origin: "the environment".to_owned(),
-                rule: format!("is not a setting; the form is {PREFIX}SECTION__KEY"),
-            });
+            let rule = format!("is not a setting; the form is {PREFIX}SECTION__KEY");
+            errors.push(ConfigError::of(name, "the environment", rule));
         }
     }
     ours

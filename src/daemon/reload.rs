@@ -49,17 +49,17 @@ impl Reload {
             }
         };
         let changes = current.changes(&wanted);
-        let (applied, waiting): (Vec<_>, Vec<_>) = changes.iter().partition(|c| c.reloaded);
-        for change in &applied {
+        for change in &changes {
             let (key, old, new) = (&change.key, shown(&change.from), shown(&change.to));
-            info!(key, old, new, "applied");
-        }
-        for change in &waiting {
-            let (key, old, new) = (&change.key, shown(&change.from), shown(&change.to));
-            warn!(key, old, new, "needs a restart; the old value stays");
+            if change.reloaded {
+                info!(key, old, new, "applied");
+            } else {
+                warn!(key, old, new, "needs a restart; the old value stays");
+            }
         }
         let tls = next.tls.is_some() && wanted.tls.is_some();
-        let (applied, waiting) = (applied.len(), waiting.len());
+        let applied = changes.iter().filter(|change| change.reloaded).count();
+        let waiting = changes.len() - applied;
         info!(applied, waiting, certificates_read = tls, "SIGHUP: settings read again");
         // Last, so that a lower level still shows its own change.
         if next.log.level != current.log.level {
