@@ -32,8 +32,8 @@ local function known(list, length, noted)
   if not count or count ~= count then return end
   if count < 1 then return 0 end
   local markers, found = {}, nil
-  for i = 2, #all do markers[all[i]] = true end
-  count = math.min(count, length)
+  for i = 2, #all do markers[tostring(all[i])] = true end
+  count = math.min(math.floor(count), length)
   local first, last = math.max(0, count - 3000), count - 1
   List.each(list, first, last, true, math.huge, function(element, at)
     if markers[marker(element)] then found = at + 1 end
@@ -74,6 +74,8 @@ local function look_behind(timeout, list, record, score, after, noted)
     end
     return its_cost
   end)
+  -- A write that frees memory goes first: then Redis lets the others follow at its limit.
+  redis.call('HDEL', record, 'unlisted_tail')
   if #off > 0 then cost = cost + List.take_off(list, length, off) end
   looked_at(record, list, first - #off / 2)
   return first == length, cost
@@ -132,6 +134,8 @@ end
 local function list_some(timeout, list, record, count, after)
   local from = after and redis.call('ZCOUNT', timeout, '-inf', after) or 0
   local last_score, size, cost, upto = nil, 1, 0, count
+  -- A write that frees memory goes first, as above.
+  redis.call('HDEL', record, 'unlisted_after')
   while from < upto do
     local found = redis.call('ZRANGE', timeout, from, math.min(from + size, upto) - 1, 'WITHSCORES')
     if #found == 0 then break end
@@ -141,7 +145,6 @@ local function list_some(timeout, list, record, count, after)
       cost = cost + List.reading(2, #found[i])
     end
     last_score = found[#found]
-    if from == 0 then redis.call('HDEL', record, 'unlisted_after') end
     redis.call('RPUSH', list, unpack(members))
     from, size = from + #members, math.min(2 * size, List.page_max)
     if cost > part_max / 2 then

@@ -6,17 +6,20 @@
 -- RETURN   { now_us, 'APPLIED', its reply, from its own now_us on... }, { now_us, 'NOT' },
 --          { now_us, 'SETTLED' } if this one can't be told: a later number is stored, or what no
 --          call stores
--- COST     O(size of the reply)
+-- COST     O(size of the reply), at most 16 MiB
 
 local number = tonumber(ARGV[1])
+local reply_max = 16777215 -- bytes; that of 10,000 groups with an error each is smaller
 
 local now_us = Begin.now()
-local stored = redis.pcall('GET', KEYS[1]) or ''
+local stored = redis.pcall('GETRANGE', KEYS[1], '0', '19')
 if Call.is_foreign(stored) then return { now_us, 'SETTLED' } end
 local digits, packed = string.match(stored, '^(%d+)( ?)')
 local last = tonumber(digits)
 if last == number and packed == ' ' then
-  local is_read, reply = pcall(cmsgpack.unpack, string.sub(stored, #digits + 2))
+  -- Cut off where it is larger than any reply, since then it cannot be read.
+  stored = redis.call('GETRANGE', KEYS[1], #digits + 1, reply_max)
+  local is_read, reply = pcall(cmsgpack.unpack, stored)
   if not is_read or type(reply) ~= 'table' then return { now_us, 'SETTLED' } end
   -- One by one: `unpack` has room for 8,000.
   local answer = { now_us, 'APPLIED' }

@@ -78,6 +78,17 @@ fn keys_that_others_wrote() {
     }
 }
 
+/// However large it is what others wrote, little of it is read.
+#[test]
+fn large_keys_that_others_wrote() {
+    let mut bench = Bench::new("");
+    let call = bench.names.key("call");
+    bench.client.call(&["SET", &call, &format!("5 {}", "x".repeat(32 << 20))]).unwrap();
+    assert!(bench.bytes_read("settle 4") < 100);
+    assert_eq!(bench.run("settle 5"), "SETTLED");
+    assert!(bench.bytes_read("settle 5") < (16 << 20) + 100);
+}
+
 /// Numbers stay exact up to 2^53, and what is stored expires.
 #[test]
 fn numbers_and_expiry() {

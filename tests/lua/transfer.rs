@@ -176,6 +176,15 @@ fn rows() {
             "timeout m2(b)=9000000000000; list m2(b); destination a",
         ),
         (
+            "and where a number is no index",
+            "timeout m1(a)=1 m2(b)=9000000000000; list m2(b) m1(a)
+             record unlisted_until=5 \
+             unlisted_tail=\\x92\\xcb\\x3f\\xf8\\x00\\x00\\x00\\x00\\x00\\x00\\xa1x",
+            "transfer 9 1000",
+            "OK 9000000000000 '' :0 :0 :0 :0 1 :1",
+            "timeout m2(b)=9000000000000; list m2(b); destination a",
+        ),
+        (
             "names go with their messages",
             "timeout m1(a)=1 m2(b)=2 m3(c)=9000000000000; list m1(a) m2(b) m3(c)
              names n=1-0000000000000001 k=9000000000000-0000000000000003
@@ -697,4 +706,32 @@ fn out_of_memory() {
         "timeout m3(c)=9000000000000; list m3(c); destination a b; quarantine bad=2",
         "out of memory",
     );
+}
+
+/// So do the parts of a pass: to list again, and to take off what was appended meanwhile.
+#[test]
+fn a_pass_out_of_memory() {
+    let redis = Redis::spawn(&[]);
+    let mut bench = Bench::on(
+        &redis,
+        "timeout m1(a)=1 m2(b)=2; list m1(a); record unlisted_until=2 unlisted_after=1 \
+         unlisted_tail=\\x92\\x01\\xb2\\x08\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x01\
+         \\x01\\x00\\x00\\x00\\x00\\x00\\x00\\x00a",
+    );
+    bench.redis("CONFIG SET maxmemory 1");
+    let reply = bench.run("transfer 9 1000");
+    assert!(reply.starts_with("AGAIN 1 "), "{reply}");
+    bench.then("timeout m1(a)=1 m2(b)=2; list m1(a) m2(b)", "listed again");
+
+    bench.redis("CONFIG SET maxmemory 0");
+    let mut bench =
+        Bench::on(&redis, "timeout m1(a)=1; record unlisted_until=1 unlisted_tail=\\x91\\x00");
+    offer(&mut bench, (2..1_500).map(|id| (9_000_000_000_000, format!("m{id}(a)"))));
+    let stale: Vec<String> = (0..20).map(|id| format!("m9{id}(stale)")).collect();
+    bench.redis(&format!("RPUSH @list {}", stale.join(" ")));
+    offer(&mut bench, (2_000..3_500).map(|id| (9_000_000_000_000, format!("m{id}(a)"))));
+    bench.redis("CONFIG SET maxmemory 1");
+    let reply = bench.run("transfer 9 1000");
+    assert!(reply.starts_with("OK 9000000000000 "), "{reply}");
+    assert_eq!(bench.redis("LLEN @list").int(), 2_998);
 }
