@@ -293,6 +293,9 @@ mod tests {
         metrics.batch(3);
         queue.lateness(0.001, 1);
         let text = metrics.render();
+        let series = text.matches("{queue=\"q\"").count();
+        let said = include_str!("../config/default.toml");
+        assert!(said.contains(&format!("each costs {series} series")), "{series}");
         for (place, spec) in TABLE.iter().enumerate() {
             let Spec { name, kind, unit, help, .. } = spec;
             assert!(TABLE.iter().skip(place + 1).all(|other| other.name != *name), "{name}");
