@@ -112,10 +112,7 @@ const REFUSALS: [&str; 15] = [
 /// Sorts Redis's own error reply. Our scripts validate first and write last, so a refusal is one of
 /// the whole.
 pub fn refused(text: &str) -> StoreError {
-    // Redis 6 wraps a script's error: "ERR Error running script (call to f_..): @user_script:1: OOM
-    // ...".
-    let says = |word: &str| text.split([' ', '-', ':']).any(|part| part == word);
-    if says("WRONGTYPE") {
+    if says(text, "WRONGTYPE") {
         return StoreError::WrongType { key: text.to_owned() };
     }
     // Rights that a script lacks stop it where it is, perhaps after a write: Redis 7.0 and 6.2,
@@ -125,10 +122,16 @@ pub fn refused(text: &str) -> StoreError {
             "Redis stopped a script for want of a right, see the audit: {text}"
         ));
     }
-    if REFUSALS.iter().any(|word| says(word)) {
+    if REFUSALS.iter().any(|word| says(text, word)) {
         return StoreError::Unavailable(format!("Redis refused: {text}"));
     }
     StoreError::Internal(format!("Redis answered: {text}"))
+}
+
+/// Whether an error reply has this code. Redis 6 wraps a script's error: "ERR Error running script
+/// (call to f_..): @user_script:1: OOM ...".
+fn says(text: &str, code: &str) -> bool {
+    text.split([' ', '-', ':']).any(|part| part == code)
 }
 
 /// Bounds of waiting, and how much may be asked for at once.

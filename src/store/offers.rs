@@ -7,6 +7,7 @@ use bytes::Bytes;
 use crate::domain::queue::{Cut, Due, NameMode};
 use crate::store::keys::QueueKeys;
 use crate::store::lane::Within;
+use crate::store::link::Link;
 use crate::store::order::Place;
 use crate::store::script::OFFER;
 use crate::store::{Store, StoreError, member, refused};
@@ -155,20 +156,24 @@ impl Store {
                 b"1" => Outcome::Stored { now_ms, head: true },
                 b"2" => Outcome::Unmet,
                 b"CLASH" => Outcome::Clash,
-                text => Outcome::Failed(failure(text)),
+                text => Outcome::Failed(failure(text, &node.offers)),
             };
         }
         Ok(outcomes)
     }
 }
 
-fn failure(text: &[u8]) -> StoreError {
+fn failure(text: &[u8], link: &Link) -> StoreError {
     if let Some(owner) = text.strip_prefix(b"BADQUEUE ") {
         return StoreError::BadQueue { owner: owner.to_vec() };
     }
     match text.strip_prefix(b"WRONGTYPE ") {
         Some(key) => StoreError::WrongType { key: Cut(key).to_string() },
-        None => refused(&String::from_utf8_lossy(text)),
+        None => {
+            let text = String::from_utf8_lossy(text);
+            link.refused(&text);
+            refused(&text)
+        }
     }
 }
 

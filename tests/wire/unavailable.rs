@@ -154,6 +154,25 @@ fn a_replica_and_no_permission() {
     works_again(&mut peer);
 }
 
+/// Offers go on where the address leads to another server by now: their script hands on what Redis
+/// refuses, and does not fail by it.
+#[test]
+fn the_connection_to_a_replica_is_left() {
+    let (redis, broker) = start(&[]);
+    let mut backing = redis.client(0);
+    let mut connection = || {
+        let list = backing.call(&["CLIENT", "LIST"]).unwrap().text();
+        let of_offers = list.lines().find(|line| line.contains("name=delay-broker-offers"));
+        of_offers.and_then(|line| line.split(' ').next()).map(str::to_owned)
+    };
+    let before = connection();
+    redis.client(0).call(&["REPLICAOF", "127.0.0.1", "1"]).unwrap();
+    let mut peer = Peer::connect(&broker);
+    peer.sends("DQ.OFFER «q» 1h a\r\n");
+    peer.gets("-UNAVAILABLE Redis refused: READONLY «text»\r\n");
+    eventually(connection, |now| now.is_some() && *now != before);
+}
+
 #[test]
 fn busy() {
     let (redis, broker) = start(&["--lua-time-limit", "1"]);

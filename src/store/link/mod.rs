@@ -31,6 +31,7 @@ use crate::metrics::Metrics;
 use crate::store::answer::Answer;
 use crate::store::backend::Backend;
 use crate::store::clock::{Clock, Sampled, monotonic_us};
+use crate::store::says;
 use crate::store::script::{ALL, Script};
 use connect::Connect;
 use pipe::Pipe;
@@ -212,7 +213,10 @@ impl Link {
         let pipe = self.pipe.borrow().clone().ok_or_else(down)?;
         let reply = pipe.call(parts.iter().copied())?;
         match timeout(at_most, reply).await {
-            Ok(Ok(Err(LinkError::Refused(text)))) => Err(self.refused(text)),
+            Ok(Ok(Err(LinkError::Refused(text)))) => {
+                self.refused(&text);
+                Err(LinkError::Refused(text))
+            }
             Ok(Ok(reply)) => reply,
             Ok(Err(_)) => Err(LinkError::Broken("the link ended".into())),
             Err(_) => {
@@ -237,16 +241,15 @@ impl Link {
         }
     }
 
-    /// Redis's own error reply. A server that has become a replica may have a successor at the same
-    /// address.
-    fn refused(&self, text: String) -> LinkError {
+    /// Redis refused something in these words, also where a script hands them on. A server that has
+    /// become a replica may have a successor at the same address.
+    pub fn refused(&self, text: &str) {
         let now = monotonic_us();
         let since_us = now.saturating_sub(self.left_replica_at.get());
-        if text.starts_with("READONLY") && since_us > REPLICA_PAUSE.as_micros() as u64 {
+        if says(text, "READONLY") && since_us > REPLICA_PAUSE.as_micros() as u64 {
             self.left_replica_at.set(now);
-            self.abandon(&text);
+            self.abandon(text);
         }
-        LinkError::Refused(text)
     }
 
     /// Ends the link; waits a moment for what was sent.
@@ -466,11 +469,12 @@ pub(super) mod tests {
             let [first, second] = [(); 2].map(|()| link.call(&[b"SET", b"k", b"v"], SOON));
             let answers = async {
                 takes(&mut redis, "v").await;
-                redis.write_all(b"-READONLY replica\r\n").await.unwrap();
+                redis.write_all(b"-ERR in a script: -READONLY replica\r\n").await.unwrap();
             };
             let (first, second, ()) = futures_util::future::join3(first, second, answers).await;
-            assert_eq!(first.unwrap_err(), LinkError::Refused("READONLY replica".into()));
-            assert_eq!(second.unwrap_err(), LinkError::Broken("READONLY replica".into()));
+            let text = "ERR in a script: -READONLY replica".to_owned();
+            assert_eq!(first.unwrap_err(), LinkError::Refused(text.clone()));
+            assert_eq!(second.unwrap_err(), LinkError::Broken(text));
             let mut redis = accept(&listener).await;
             link.connected_again(2).await;
             let again = link.call(&[b"SET", b"k", b"v"], SOON);
