@@ -16,13 +16,11 @@ use crate::store::cursor::{Cursor, Pages};
 use crate::store::keys::QueueKeys;
 use crate::store::messages::part_applied;
 use crate::store::script::{CONVERT_LISTED, CONVERT_PENDING, Script};
+use crate::store::search::{BYTES_MAX, LOOK_MAX};
 use crate::store::{Store, StoreError, number};
 
-/// Members that one call looks at and rewrites, and their bytes: about 2 ms of Redis where the
-/// list has a million.
-const LOOK_MAX: u64 = 2_000;
+/// Members that one call rewrites: about 2 ms of Redis where the list has a million.
 const CONVERT_MAX: u64 = 50;
-const BYTES_MAX: u64 = 512 << 10;
 /// Passes over the list of a busy queue; what they overlook is found in the zset.
 const PASSES_MAX: u32 = 16;
 /// The longest rest after a page.
@@ -56,9 +54,8 @@ impl Store {
         for _ in 0..PASSES_MAX {
             let (mut index, mut found) = (0, 0);
             while index >= 0 {
-                let page = [index.to_string(), LOOK_MAX.to_string()];
-                let bounds = [CONVERT_MAX.to_string(), BYTES_MAX.to_string()];
-                let page = page.into_iter().chain(bounds).map(Bytes::from);
+                let page =
+                    [number(index), number(LOOK_MAX), number(CONVERT_MAX), number(BYTES_MAX)];
                 let args = start.iter().cloned().chain(page).collect();
                 let answered = self.convert_page(&CONVERT_LISTED, &k, args).await;
                 let done = sum.converted + found;

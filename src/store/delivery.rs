@@ -113,14 +113,9 @@ impl Store {
         let at_most = self.limits.call_timeout;
         let valid_until = self.clock(k).now_us() / 1_000 + at_most.as_millis() as u64 + 1;
         let args = [k.name.clone(), number(valid_until), number(messages_max), number(bytes_max)];
-        let answer = self
-            .router
-            .of(&k.timeout)
-            .transfers
-            .eval(&TRANSFER, &k.of(&TRANSFER), &args, at_most)
-            .await
-            .map_err(broken)?;
-        let mut answer = answer.served()?;
+        let link = &self.router.of(&k.timeout).transfers;
+        let answered = link.eval(&TRANSFER, &k.of(&TRANSFER), &args, at_most).await;
+        let mut answer = answered.map_err(broken)?.served()?;
         if answer.status == "LATE" {
             let why = "Redis came to a transfer after its deadline, and did not run it";
             return Err(StoreError::Unavailable(why.into()));

@@ -14,6 +14,7 @@ use crate::domain::text::version_of;
 use crate::store::Store;
 use crate::store::clock::monotonic_us;
 use crate::store::link::LinkError;
+use crate::store::node::Node;
 use crate::store::redis::Subscription;
 use crate::store::script::PROBE;
 
@@ -81,8 +82,9 @@ impl Store {
         subscription: &Subscription,
         probes: &[Bytes],
     ) -> Result<Facts, String> {
-        self.router.whole().plain.wait_up(CONNECTED_WITHIN).await;
-        let info = for_good(self.router.whole().plain.command("INFO", Vec::new()).await)?;
+        let Node { plain, offers, .. } = self.router.whole();
+        plain.wait_up(CONNECTED_WITHIN).await;
+        let info = for_good(plain.command("INFO", Vec::new()).await)?;
         let info: Fields = info.map(|frame| fields(&text(&frame)));
         let field = |name: &str| info.as_ref().ok().and_then(|fields| fields.get(name));
         if field("loading").is_some_and(|loading| loading == "1") {
@@ -91,8 +93,7 @@ impl Store {
         let mut config: Fields = Ok(HashMap::new());
         for name in ["appendfsync", "save"] {
             let args = vec![Bytes::from_static(b"GET"), Bytes::from(name)];
-            match (for_good(self.router.whole().plain.command("CONFIG", args).await)?, &mut config)
-            {
+            match (for_good(plain.command("CONFIG", args).await)?, &mut config) {
                 (Ok(frame), Ok(known)) => {
                     if let Some(value) = second(&frame) {
                         known.insert(name.to_owned(), value);
@@ -106,9 +107,7 @@ impl Store {
         for _ in 0..PINGS {
             tokio::time::sleep(PING_PAUSE).await;
             let sent = monotonic_us();
-            let _ = for_good(
-                self.router.whole().offers.call(&[b"PING"], self.limits.call_timeout).await,
-            )?;
+            let _ = for_good(offers.call(&[b"PING"], self.limits.call_timeout).await)?;
             round_trips_us.push(monotonic_us().saturating_sub(sent));
         }
         let version = field("redis_version").and_then(|text| version_of(text));
@@ -121,14 +120,8 @@ impl Store {
     }
 
     async fn probed(&self, probes: &[Bytes]) -> Result<Probed, String> {
-        let no_keys: [Bytes; 0] = [];
-        match self
-            .router
-            .whole()
-            .offers
-            .eval(&PROBE, &no_keys, probes, self.limits.call_timeout)
-            .await
-        {
+        let (no_keys, at_most): ([Bytes; 0], _) = ([], self.limits.call_timeout);
+        match self.router.whole().offers.eval(&PROBE, &no_keys, probes, at_most).await {
             Ok(mut answer) => {
                 let words = probes.iter().map(|_| answer.text());
                 let words: Result<Vec<String>, _> = words.collect();

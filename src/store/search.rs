@@ -19,7 +19,7 @@ use crate::store::script::{CONTAINS, REMOVE_LISTED, REMOVE_PENDING};
 use crate::store::{Store, StoreError, number};
 
 /// Members of the list or the zset that one call looks at: about 2 ms of Redis.
-const LOOK_MAX: u64 = 2_000;
+pub(super) const LOOK_MAX: u64 = 2_000;
 /// Their bytes; a large one is read whole, and with it at most two more.
 pub(super) const BYTES_MAX: u64 = 512 << 10;
 /// How often a search of the list begins anew because its anchor was taken away; then the zset,
