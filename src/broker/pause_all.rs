@@ -52,7 +52,12 @@ pub(super) async fn watch(broker: Rc<Broker>) {
 impl Broker {
     /// Pauses all queues, those to come too; those that are paused by themselves stay so.
     pub async fn pause_all(&self, duration_ms: Option<u64>) -> Result<(), StoreError> {
-        self.store.pause_all(duration_ms).await
+        self.store.pause_all(duration_ms).await?;
+        // Whoever asks next is told of it, and not only after the next look.
+        let now_ms = self.store.clock_of_all().now_us() / 1_000;
+        let end = |ms| i64::try_from(now_ms.saturating_add(ms)).unwrap_or(-1);
+        self.set_paused_all(duration_ms.map_or(-1, end));
+        Ok(())
     }
 
     pub async fn resume_all(&self) -> Result<(), StoreError> {

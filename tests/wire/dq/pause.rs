@@ -39,6 +39,10 @@ fn pause_of_all() {
     };
     let rows = [
         ("*2\r\n$8\r\nDQ.PAUSE\r\n$3\r\nALL\r\n", "+OK\r\n".to_owned()),
+        (
+            "INFO broker\r\n",
+            "$«int»\r\n«lines»paused_all:1\r\n«lines»redis_link:up\r\n\r\n".to_owned(),
+        ),
         ("DQ.OFFER «q» 0 a\r\n", "$30\r\n«id»\r\n".to_owned()),
         ("DQ.INFO «q»\r\n", paused(":-1")),
         ("dq.pause all 1h\r\n", "+OK\r\n".to_owned()),
@@ -54,6 +58,10 @@ fn pause_of_all() {
         ),
         ("DQ.CLEAR «q»\r\n", ":1\r\n".to_owned()),
         ("*2\r\n$9\r\nDQ.RESUME\r\n$3\r\nAll\r\n", "+OK\r\n".to_owned()),
+        (
+            "INFO broker\r\n",
+            "$«int»\r\n«lines»paused_all:0\r\n«lines»redis_link:up\r\n\r\n".to_owned(),
+        ),
         ("DQ.RESUME ALL\r\n", "+OK\r\n".to_owned()),
         ("DQ.PAUSE ALL 0\r\n", "-BADDELAY duration '0' must be at least 1 ms\r\n".to_owned()),
         (
