@@ -45,7 +45,7 @@ fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     }
 }
 
-/// A class without `]` ends with the pattern, as in Redis.
+/// A class without `]` ends with the pattern, and `]` behind `-` ends a range, as in Redis.
 fn in_class(class: &[u8], byte: u8) -> (bool, usize) {
     let negated = class.first() == Some(&b'^');
     let mut used = usize::from(negated);
@@ -61,7 +61,7 @@ fn in_class(class: &[u8], byte: u8) -> (bool, usize) {
                 found |= escaped == byte;
                 used += 2;
             }
-            [low, b'-', high, ..] if high != b']' => {
+            [low, b'-', high, ..] => {
                 found |= (low.min(high)..=low.max(high)).contains(&byte);
                 used += 3;
             }
@@ -99,6 +99,8 @@ mod tests {
             ("h[a-c]llo", "hbllo", true),
             ("h[c-a]llo", "hbllo", true),
             ("h[a-c]llo", "hdllo", false),
+            ("[a-]", "]", true),
+            ("[a-]", "-", false),
             ("[]]", "]", false),
             ("[\\]]", "]", true),
             ("[a", "a", true),
