@@ -43,13 +43,15 @@ pub(super) const MANY: usize = 1_000;
 const FOUND_MAX: usize = 500;
 /// After a search that failed.
 const SEARCH_RETRY: Duration = Duration::from_secs(1);
-/// Unknown queues that publications named and that are still to be asked for; the SCAN finds more.
+/// Unknown queues that publications named and that are still to be asked for, and their bytes; the
+/// SCAN finds more.
 const HEARD_MAX: usize = 10_000;
+const HEARD_BYTES_MAX: usize = 4 << 20;
+
 pub struct Discovery {
     host: Rc<Host>,
     store: Rc<Store>,
-    heard: RefCell<VecDeque<Bytes>>,
-    heard_set: RefCell<HashSet<Bytes>>,
+    heard: RefCell<Heard>,
     guessed: RefCell<HashSet<Bytes>>,
     heard_one: Notify,
     scan: Notify,
@@ -62,7 +64,6 @@ impl Discovery {
             host,
             store,
             heard: RefCell::default(),
-            heard_set: RefCell::default(),
             guessed: RefCell::default(),
             heard_one: Notify::new(),
             scan: Notify::new(),
@@ -72,9 +73,7 @@ impl Discovery {
 
     /// A publication named a queue that is not known.
     pub fn heard_of(&self, suffix: Bytes) {
-        let mut heard = self.heard.borrow_mut();
-        if heard.len() < HEARD_MAX && self.heard_set.borrow_mut().insert(suffix.clone()) {
-            heard.push_back(suffix);
+        if self.heard.borrow_mut().push(suffix) {
             self.heard_one.notify_one();
         }
     }
@@ -129,17 +128,10 @@ impl Discovery {
     /// Takes up what publications named, for ever: run as a task of its own.
     pub async fn listen(self: Rc<Self>) {
         loop {
-            let some: Vec<Bytes> = {
-                let mut heard = self.heard.borrow_mut();
-                let count = heard.len().min(FOUND_MAX);
-                heard.drain(..count).collect()
-            };
+            let some = self.heard.borrow_mut().take(FOUND_MAX);
             if some.is_empty() {
                 self.heard_one.notified().await;
                 continue;
-            }
-            for suffix in &some {
-                self.heard_set.borrow_mut().remove(suffix);
             }
             let began = Instant::now();
             match self.store.found(some.clone()).await {
@@ -268,5 +260,56 @@ impl Discovery {
             queues.for_each(|found| self.take_up(found));
         }
         Ok(suffixes.len())
+    }
+}
+
+/// Suffixes in the order in which they were heard of, each once. Anyone can publish: they are
+/// bounded in number and bytes.
+#[derive(Default)]
+struct Heard {
+    line: VecDeque<Bytes>,
+    all: HashSet<Bytes>,
+    bytes: usize,
+}
+
+impl Heard {
+    /// Whether it has a place now, and had none.
+    fn push(&mut self, suffix: Bytes) -> bool {
+        let bytes = self.bytes + suffix.len();
+        let fits = self.line.len() < HEARD_MAX && bytes <= HEARD_BYTES_MAX;
+        let is_new = fits && self.all.insert(suffix.clone());
+        if is_new {
+            self.line.push_back(suffix);
+            self.bytes = bytes;
+        }
+        is_new
+    }
+
+    fn take(&mut self, count: usize) -> Vec<Bytes> {
+        let some: Vec<Bytes> = self.line.drain(..count.min(self.line.len())).collect();
+        for suffix in &some {
+            self.all.remove(suffix);
+            self.bytes -= suffix.len();
+        }
+        some
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_heard_is_bounded() {
+        let mut heard = Heard::default();
+        let small: Vec<_> = (0..HEARD_MAX).map(|n| Bytes::from(n.to_string())).collect();
+        assert!(small.iter().all(|suffix| heard.push(suffix.clone())));
+        assert!(!heard.push(Bytes::from_static(b"one more")));
+        assert_eq!(heard.take(2), ["0", "1"]);
+        assert!(heard.push(Bytes::from_static(b"0")) && !heard.push(Bytes::from_static(b"0")));
+        assert_eq!(heard.take(HEARD_MAX).len(), HEARD_MAX - 1);
+        let large: Vec<_> = (0..8).map(|n| Bytes::from(vec![n; HEARD_BYTES_MAX / 4])).collect();
+        assert_eq!(large.iter().filter(|suffix| heard.push((*suffix).clone())).count(), 4);
+        assert_eq!((heard.take(9).len(), heard.bytes), (4, 0));
     }
 }

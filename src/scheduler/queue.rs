@@ -10,6 +10,7 @@ use crate::domain::queue::Cut;
 use crate::metrics::{Metrics, QueueMetrics};
 use crate::scheduler::pace::{TRANSFER_MESSAGES_FIRST, TransferSize, next_size};
 use crate::scheduler::queue_loop::{Event, Moment, QueueLoop, SCORE_END, moment};
+use crate::scheduler::run_queue::Urgency;
 use crate::store::clock::Clock;
 use crate::store::delivery::Transferred;
 use crate::store::keys::QueueKeys;
@@ -72,6 +73,17 @@ impl ScheduledQueue {
     /// Whether it may be dropped, if it is empty.
     pub(super) fn may_end(&self) -> bool {
         self.state.is_idle() && self.offers == 0
+    }
+
+    /// Whether an event says that there is something to do for it, where it stands in line already.
+    pub(super) fn is_due_by(&self, event: Event, urgency: Option<Urgency>, now: Moment) -> bool {
+        let may_deliver = !self.state.is_paused() && !self.state.has_failed();
+        match event {
+            Event::Look => urgency == Some(Urgency::Due),
+            Event::Hint(_) => may_deliver,
+            Event::Seen(Some(head)) => may_deliver && head <= now,
+            _ => false,
+        }
     }
 
     /// Counts the messages that a transfer delivered, sizes the next one, and makes the event of

@@ -301,8 +301,7 @@ impl Schedule {
     /// The event of a loop, and what follows from it; false if the queue is not woken, and waits
     /// for what it waited for. `urgency`: of the transfer, where one follows.
     fn on(&mut self, index: usize, event: Event, urgency: Option<Urgency>, local_us: u64) -> bool {
-        let backoff = self.limits.backoff;
-        let Some(queue) = self.at(index) else {
+        let Some(queue) = self.queues.get_mut(index).and_then(Option::as_mut) else {
             return false;
         };
         let redis_us = queue.clock.at(local_us);
@@ -314,29 +313,28 @@ impl Schedule {
             Event::Moved { next, .. } => next,
             _ => None,
         };
-        let mut next = queue.state.on(event, now, backoff);
+        let mut next = queue.state.on(event, now, self.limits.backoff);
         if next == Next::Check {
             if !self.in_vain.take(local_us) {
                 self.mark(index);
                 return true;
             }
             // Taken at its word. The token comes back if there is something to do.
-            let Some(queue) = self.at(index) else {
-                return false;
-            };
             queue.in_vain = true;
-            next = queue.state.on(Event::Hint(0), now, backoff);
+            next = queue.state.on(Event::Hint(0), now, self.limits.backoff);
         }
         match next {
             Next::Stay | Next::Check => {
-                self.hurry(index, event, urgency, now);
+                // Somebody knows better than to doubt, and that line can take minutes.
+                if queue.waits_in_doubt && queue.is_due_by(event, urgency, now) {
+                    queue.waits_in_doubt = false;
+                    self.run_queue.hurry(index, now);
+                }
                 return false;
             }
             Next::Transfer(of_loop) => {
                 let urgency = urgency.unwrap_or(of_loop);
-                if let Some(queue) = self.at(index) {
-                    queue.waits_in_doubt = urgency == Urgency::Doubt;
-                }
+                queue.waits_in_doubt = urgency == Urgency::Doubt;
                 self.wheel.disarm(index);
                 self.run_queue.push(index, urgency, moment.unwrap_or(now));
             }
@@ -350,25 +348,6 @@ impl Schedule {
             }
         }
         true
-    }
-
-    /// Takes a queue out of the line of those that perhaps have nothing to do, where somebody knows
-    /// better: that line can take minutes.
-    fn hurry(&mut self, index: usize, event: Event, urgency: Option<Urgency>, now: Moment) {
-        let Some(queue) = self.at(index).filter(|queue| queue.waits_in_doubt) else {
-            return;
-        };
-        let may_deliver = !queue.state.is_paused() && !queue.state.has_failed();
-        let knows = match event {
-            Event::Look => urgency == Some(Urgency::Due),
-            Event::Hint(_) => may_deliver,
-            Event::Seen(Some(head)) => may_deliver && head <= now,
-            _ => false,
-        };
-        if knows {
-            queue.waits_in_doubt = false;
-            self.run_queue.hurry(index, now);
-        }
     }
 
     /// Arms the timer of a queue for a moment of its node's clock, which shows `redis_us` now.
@@ -637,20 +616,18 @@ impl Schedule {
 
     /// The queue was pruned: it is served again with the next offer, publication or scan.
     pub fn pruned(&mut self, suffix: &[u8], local_us: u64) {
-        let Some(index) = self.index(suffix) else {
-            return;
-        };
-        let Some(queue) = self.at(index) else {
-            return;
-        };
-        if queue.may_end() {
-            self.remove(index, suffix);
-            self.serve_waiting(local_us);
-        } else {
-            // It came back to life in between: noted again. What is offered may yet be refused.
-            let name = queue.name().clone();
-            self.begun.push(name);
-            self.empty.insert(index);
+        if let Some(index) = self.index(suffix)
+            && let Some(queue) = self.at(index)
+        {
+            if queue.may_end() {
+                self.remove(index, suffix);
+                self.serve_waiting(local_us);
+            } else {
+                // It came back to life in between: noted again. What is offered may yet be refused.
+                let name = queue.name().clone();
+                self.begun.push(name);
+                self.empty.insert(index);
+            }
         }
     }
 
