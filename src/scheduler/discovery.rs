@@ -51,7 +51,7 @@ const HEARD_BYTES_MAX: usize = 4 << 20;
 pub struct Discovery {
     host: Rc<Host>,
     store: Rc<Store>,
-    heard: RefCell<Heard>,
+    heard: RefCell<HeardOf>,
     guessed: RefCell<HashSet<Bytes>>,
     heard_one: Notify,
     scan: Notify,
@@ -266,13 +266,13 @@ impl Discovery {
 /// Suffixes in the order in which they were heard of, each once. Anyone can publish: they are
 /// bounded in number and bytes.
 #[derive(Default)]
-struct Heard {
+struct HeardOf {
     line: VecDeque<Bytes>,
     all: HashSet<Bytes>,
     bytes: usize,
 }
 
-impl Heard {
+impl HeardOf {
     /// Whether it has a place now, and had none.
     fn push(&mut self, suffix: Bytes) -> bool {
         let bytes = self.bytes + suffix.len();
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn what_was_heard_is_bounded() {
-        let mut heard = Heard::default();
+        let mut heard = HeardOf::default();
         let small: Vec<_> = (0..HEARD_MAX).map(|n| Bytes::from(n.to_string())).collect();
         assert!(small.iter().all(|suffix| heard.push(suffix.clone())));
         assert!(!heard.push(Bytes::from_static(b"one more")));

@@ -7,7 +7,6 @@
 
 use std::cell::{Cell, Ref, RefCell};
 use std::rc::{Rc, Weak};
-use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::Notify;
@@ -30,7 +29,7 @@ pub struct Host {
     idle: Notify,
     stopping: Cell<bool>,
     /// Heads are to be read.
-    marked: Notify,
+    pub marked: Notify,
     /// A task will look again whether a call may be in vain.
     retry_under_way: Cell<bool>,
     /// How long the most overdue head of the queues that share their metrics has been due, as the
@@ -85,11 +84,6 @@ impl Host {
         self.schedule.borrow()
     }
 
-    /// Waits until there are heads to read.
-    pub async fn has_marked(&self) {
-        self.marked.notified().await;
-    }
-
     /// Starts the transfers that may begin; none while Redis is away.
     fn start_transfers(&self) {
         if self.stopping.get() || !self.store.can_transfer() {
@@ -114,13 +108,10 @@ impl Host {
             });
         }
         let retry_after = self.schedule().retry_after();
-        if let Some(pause) = retry_after {
-            self.retry_after(pause);
-        }
-    }
-
-    fn retry_after(&self, pause: Duration) {
-        if let (false, Some(host)) = (self.retry_under_way.replace(true), self.me.upgrade()) {
+        if let Some(pause) = retry_after
+            && !self.retry_under_way.replace(true)
+            && let Some(host) = self.me.upgrade()
+        {
             tokio::task::spawn_local(async move {
                 tokio::time::sleep(pause).await;
                 host.retry_under_way.set(false);

@@ -27,111 +27,95 @@ pub enum Urgency {
 }
 
 /// The calls of each class in a round, where all three wait.
-const SHARES: [u64; 3] = [8, 4, 1];
+const SHARES: [(Urgency, u64); 3] = [(Urgency::Due, 8), (Urgency::Again, 4), (Urgency::Doubt, 1)];
 /// Their least common multiple: a call of a class costs this divided by its share.
 const ROUND: u64 = 8;
 
-/// The most groups of `due`, and of `again`: a moment more joins the group whose turn is last.
+/// The most groups of a class: a moment more joins the group whose turn is last.
 const GROUPS_MAX: usize = 64;
 
+/// The classes, in the order of [`SHARES`].
 #[derive(Debug, Default)]
-pub struct RunQueue {
-    due: Groups,
-    again: Groups,
-    doubt: VecDeque<usize>,
-    /// The part of its share that each class has used.
-    used: [u64; 3],
+pub struct RunQueue([Class; 3]);
+
+/// Queues of one urgency, grouped by the moment that they wait for. The group whose turn is next
+/// stands first.
+#[derive(Debug, Default)]
+struct Class {
+    groups: VecDeque<(u64, VecDeque<usize>)>,
+    /// The part of its share that it has used.
+    used: u64,
 }
 
-/// Queues, grouped by the moment that they wait for. The group whose turn is next stands first.
-#[derive(Debug, Default)]
-struct Groups(VecDeque<(u64, VecDeque<usize>)>);
-
-impl Groups {
+impl Class {
     fn push(&mut self, token: usize, moment: u64) {
-        let known = self.0.iter().rposition(|(of, _)| *of == moment);
-        let full = self.0.len() >= GROUPS_MAX;
+        let known = self.groups.iter().rposition(|(of, _)| *of == moment);
+        let full = self.groups.len() >= GROUPS_MAX;
         let place = known.or(full.then_some(GROUPS_MAX - 1));
-        match place.and_then(|place| self.0.get_mut(place)) {
+        match place.and_then(|place| self.groups.get_mut(place)) {
             Some((_, group)) => group.push_back(token),
-            None => self.0.push_back((moment, VecDeque::from([token]))),
+            None => self.groups.push_back((moment, VecDeque::from([token]))),
         }
     }
 
     fn pop(&mut self) -> Option<usize> {
-        let (moment, mut group) = self.0.pop_front()?;
+        let (moment, mut group) = self.groups.pop_front()?;
         let token = group.pop_front();
         if !group.is_empty() {
-            self.0.push_back((moment, group));
+            self.groups.push_back((moment, group));
         }
         token
     }
 
     fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.groups.is_empty()
     }
 }
 
 impl RunQueue {
     /// `moment`: the one that was waited for, or at which the next message is due. Queues with the
-    /// same moment share a turn.
+    /// same moment share a turn; all that are in doubt do.
     pub fn push(&mut self, token: usize, urgency: Urgency, moment: u64) {
-        let waiting = (0..3).filter(|&class| !self.is_empty_class(class));
-        let least = waiting.map(|class| self.used_by(class)).min();
-        let class = urgency as usize;
-        // An empty class saves up no share; what a class has used is forgotten once all are empty.
-        match (least, self.is_empty_class(class), self.used.get_mut(class)) {
-            (None, ..) => self.used = [0; 3],
-            (Some(least), true, Some(used)) => *used = least.max(*used),
-            _ => {}
+        let waiting = self.0.iter().filter(|class| !class.is_empty());
+        let least = waiting.map(|class| class.used).min();
+        if least.is_none() {
+            self.0.iter_mut().for_each(|class| class.used = 0);
         }
-        match urgency {
-            Urgency::Due => self.due.push(token, moment),
-            Urgency::Again => self.again.push(token, moment),
-            Urgency::Doubt => self.doubt.push_back(token),
+        if let Some(class) = self.0.get_mut(urgency as usize) {
+            // An empty class saves up no share; what a class has used is forgotten once all are
+            // empty.
+            if class.is_empty() {
+                class.used = class.used.max(least.unwrap_or(0));
+            }
+            class.push(token, if urgency == Urgency::Doubt { 0 } else { moment });
         }
     }
 
     /// The next queue; one of `again` or `doubt` only where that class is allowed.
     pub fn pop(&mut self, again: bool, doubt: bool) -> Option<(usize, Urgency)> {
         let allowed = [true, again, doubt];
-        let may =
-            |class: &usize| allowed.get(*class) == Some(&true) && !self.is_empty_class(*class);
-        let class = (0..3).filter(may).min_by_key(|class| self.used_by(*class))?;
-        let share = SHARES.get(class).copied().unwrap_or(1);
-        if let Some(used) = self.used.get_mut(class) {
-            *used += ROUND / share;
-        }
-        match class {
-            0 => self.due.pop().map(|token| (token, Urgency::Due)),
-            1 => self.again.pop().map(|token| (token, Urgency::Again)),
-            _ => self.doubt.pop_front().map(|token| (token, Urgency::Doubt)),
-        }
+        let classes = self.0.iter_mut().zip(SHARES).zip(allowed);
+        let may_go = classes.filter(|((class, _), allowed)| *allowed && !class.is_empty());
+        let ((class, (urgency, share)), _) = may_go.min_by_key(|((class, _), _)| class.used)?;
+        class.used += ROUND / share;
+        Some((class.pop()?, urgency))
     }
 
     /// One of `doubt` has something to do after all.
     pub fn hurry(&mut self, token: usize, moment: u64) {
-        if let Some(place) = self.doubt.iter().position(|one| *one == token) {
-            self.doubt.remove(place);
+        if let [.., doubt] = &mut self.0
+            && let Some((_, line)) = doubt.groups.front_mut()
+            && let Some(place) = line.iter().position(|one| *one == token)
+        {
+            line.remove(place);
+            doubt.groups.retain(|(_, line)| !line.is_empty());
             self.push(token, Urgency::Due, moment);
         }
     }
 
     /// Whether a queue of the class `doubt` waits.
     pub fn has_doubt(&self) -> bool {
-        !self.doubt.is_empty()
-    }
-
-    fn is_empty_class(&self, class: usize) -> bool {
-        match class {
-            0 => self.due.is_empty(),
-            1 => self.again.is_empty(),
-            _ => self.doubt.is_empty(),
-        }
-    }
-
-    fn used_by(&self, class: usize) -> u64 {
-        self.used.get(class).copied().unwrap_or(u64::MAX)
+        self.0.last().is_some_and(|doubt| !doubt.is_empty())
     }
 }
 

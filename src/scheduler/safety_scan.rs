@@ -115,7 +115,7 @@ impl SafetyScan {
             let page = self.host.change(|schedule, _| schedule.take_marked(HEADS_MAX));
             if page.is_empty() {
                 let next = unheard + UNHEARD_PAUSE;
-                let _ = tokio::time::timeout_at(next, self.host.has_marked()).await;
+                let _ = tokio::time::timeout_at(next, self.host.marked.notified()).await;
                 continue;
             }
             let began = Instant::now();
