@@ -11,7 +11,7 @@ use super::list::{Kind, Spec};
 const METADATA: Metadata<'static> = Metadata::new(module_path!(), Level::INFO, None);
 
 /// A metric with `N` labels. Their values are words of the program, few enough to look through;
-/// whoever counts for each message keeps the series.
+/// code that counts for each message keeps the series.
 pub struct Family<S, const N: usize> {
     name: &'static str,
     labels: &'static [&'static str],
