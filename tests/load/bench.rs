@@ -109,7 +109,7 @@ const ROWS: [Entry; 33] = [
     ("drain", "100,000 due in one millisecond", REDISSON, drain::at_once),
     ("drain-random", "100,000 due within a second, random order", REDISSON, drain::random),
     ("drain-random-off", "the same, order list off", NOBODY, drain::random_off),
-    ("foreign-random", "100,000 of Redisson's clients, in random order", NOBODY, foreign::random),
+    ("foreign-random", "100,000 of Redisson's clients, random; 1,000,000", NOBODY, foreign::random),
     ("drain-million", "1,000,000 due in one millisecond", NOBODY, drain::million),
     ("steady-million", "500 due a second of 1,000,000, random delays", NOBODY, million::steady),
     ("steady-million-off", "the same, order list off", NOBODY, million::steady_off),

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::figures::{Measure, Row, percentile};
-use crate::messages::{EVER, HOUR_MS, Receipt, judge, now_us, spread};
+use crate::messages::{HOUR_MS, Receipt, judge, now_us, spread};
 use crate::producer::Producer;
 use crate::servers::{self, NO_FILE, SlowLog};
 use crate::support::resp::Client;
@@ -24,8 +24,12 @@ const PATIENCE_US: u64 = 60_000_000;
 const WARM: usize = 20_000;
 
 struct Shape {
+    /// In the names of what is measured.
+    prefix: &'static str,
     total: usize,
     spread_ms: u64,
+    /// Those that are due within this time are waited for.
+    window_ms: u64,
     rounds: usize,
 }
 
@@ -39,17 +43,28 @@ struct Found {
 
 pub fn random(scale: Scale) -> Outcome<Row> {
     let shape = Shape {
+        prefix: "",
         total: scale.pick(100_000, 10_000),
         spread_ms: scale.pick(20_000, 2_000),
+        window_ms: scale.pick(20_000, 2_000),
         rounds: scale.pick(3, 1),
     };
+    // 500 are due a second.
+    let million = Shape {
+        prefix: "of a million, ",
+        total: scale.pick(1_000_000, 20_000),
+        spread_ms: scale.pick(2_000_000, 40_000),
+        window_ms: scale.pick(20_000, 1_000),
+        rounds: 1,
+    };
     let mut row = Row::default();
-    for warm in [true, false] {
+    for (shape, warm) in [(&shape, true), (&shape, false), (&million, true), (&million, false)] {
         let mut rounds = Vec::new();
         for _ in 0..shape.rounds {
-            rounds.push(round(&shape, warm)?);
+            rounds.push(round(shape, warm)?);
         }
-        let name = |what| format!("{what}{}", if warm { "" } else { ", started when due" });
+        let start = if warm { "" } else { ", started when due" };
+        let name = |what| format!("{}{what}{start}", shape.prefix);
         let all = |of: fn(&Found) -> f64| rounds.iter().map(of).collect::<Vec<f64>>().into_iter();
         row.measures.extend([
             Measure::broker(name("longest script ms"), all(|one| one.longest_ms)).target("<= 30"),
@@ -97,13 +112,15 @@ fn round(shape: &Shape, warm: bool) -> Outcome<Found> {
         Some(broker) => broker,
         None => servers::broker(&redis, &[]),
     };
-    let last_due_us = messages.iter().map(|one| one.due_ms).max().unwrap_or_default() * 1_000;
-    let seen = until(&mut meter, shape.total, last_due_us + PATIENCE_US)?;
+    let window = start_ms..start_ms + shape.window_ms;
+    let due = || messages.iter().map(|one| one.due_ms).filter(|due_ms| window.contains(due_ms));
+    let last_due_us = due().max().unwrap_or_default() * 1_000;
+    let seen = until(&mut meter, due().count(), last_due_us + PATIENCE_US)?;
     let longest_ms = slow_log.longest_ms(&mut meter, |name| name.starts_with("eval"))?;
     drop(broker);
     let done_us = seen.last().map_or(0, |(at_us, _)| *at_us);
     let receipts = receipts(&mut meter, &seen)?;
-    let judged = judge(&messages, &receipts, EVER);
+    let judged = judge(&messages, &receipts, window);
     Ok(Found {
         longest_ms,
         after_s: done_us.saturating_sub(last_due_us) as f64 / 1e6,
