@@ -54,7 +54,7 @@ impl Answer {
         self.rest.len() == 0
     }
 
-    /// Whether text comes next.
+    /// True if text comes next.
     pub fn is_text(&self) -> bool {
         matches!(self.rest.as_slice(), [BytesFrame::BlobString { .. }, ..])
     }

@@ -46,7 +46,7 @@ pub struct Limits {
 /// Queues kept in mind; when so many are, they are forgotten and met anew.
 const KEPT_MAX: usize = 4_096;
 
-/// What is kept of a queue, so that an offer looks it up once.
+/// A queue that is kept in mind, so that an offer looks it up once.
 struct Kept {
     keys: Rc<QueueKeys>,
     configured: Configured,
@@ -250,7 +250,7 @@ impl Offers {
         self.opened.notify_waiters();
     }
 
-    /// Whether the claim of the node number has ended, as far as Redis's clock is known here.
+    /// True if the claim of the node number has ended, as far as Redis's clock is known here.
     pub fn claim_is_over(&self) -> bool {
         self.clock.now_us() / 1_000 >= self.claimed_until_ms.get()
     }
@@ -532,7 +532,7 @@ impl Offers {
                 }
             }
             for (nth, &place) in places.iter().enumerate() {
-                // What an earlier call stored is stored, whatever becomes of this one.
+                // Groups that an earlier call stored are stored, whatever becomes of this one.
                 let outcome = match &answered {
                     Ok(outcomes) => outcomes.get(nth).cloned(),
                     Err(error) => Some(Outcome::Failed(error.clone())),

@@ -26,7 +26,7 @@ const PASSES_MAX: u32 = 16;
 /// The longest rest after a page.
 const REST_MAX: Duration = Duration::from_millis(250);
 
-/// What became of the pending messages of a queue.
+/// The outcome for the pending messages of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Converted {
     pub converted: u64,

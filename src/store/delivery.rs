@@ -1,5 +1,5 @@
-//! What the scheduler asks of Redis: move what is due, read heads, claim a node number, prune, find
-//! queues.
+//! The calls of the scheduler: move messages that are due, read heads, claim a node number, prune,
+//! find queues.
 
 use bytes::Bytes;
 use redis_protocol::resp3::types::BytesFrame;
@@ -18,7 +18,7 @@ const STATS_MAX: usize = 500;
 /// The only member of the zset [`ID_TIME`].
 const LATEST: &[u8] = b"latest";
 
-/// What a transfer did.
+/// The outcome of a transfer.
 #[derive(Debug, Default)]
 pub struct Transferred {
     /// Redis's TIME in the script, microseconds: lateness counts to it.
@@ -33,20 +33,20 @@ pub struct Transferred {
     pub quarantined: u64,
     /// It was a part of the work on a long order list, and is to be called again whatever is due.
     pub again: bool,
-    /// What the order list cost, in elements that were passed, and how many of them more messages
+    /// The cost of the order list, in elements that were passed, and how many of them more messages
     /// would have shared. 0 where the list is in due order.
     pub passed: u64,
     pub passed_shared: u64,
     /// How long the script ran, microseconds; `None` where Redis's clock stands still meanwhile
     /// (7.2 and newer).
     pub took_us: Option<u64>,
-    /// What was delivered: score as ms and how many had it.
+    /// The delivered messages: score as ms and how many had it.
     pub moved: Vec<(f64, u64)>,
     /// Those of them that carry the flag which the queue's record names.
     pub flagged: Vec<MessageId>,
 }
 
-/// What is in a queue, for lists and metrics. -1: the key holds another type.
+/// The content of a queue, for lists and metrics. -1: the key holds another type.
 #[derive(Debug, Clone)]
 pub struct Stats {
     /// Redis's time of this answer.
@@ -62,7 +62,7 @@ pub struct Stats {
     pub due_hour: i64,
 }
 
-/// What became of the settings of a queue.
+/// The outcome of recording the settings of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recorded {
     /// They are recorded. `dropped`: entries of an order list that is kept no more.

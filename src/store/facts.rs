@@ -1,6 +1,6 @@
-//! What the audit is told of Redis: INFO, two settings, round trips, the rights of our user.
+//! The facts of Redis for the audit: INFO, two settings, round trips, the rights of our user.
 //!
-//! Asks and judges nothing: whoever audits brings the probes and reads the answers. Keeps: nothing
+//! Asks, and judges nothing: the audit brings the probes and reads the answers. Keeps: nothing
 //! is written, each question is small, and a refusal that stays is an answer too. Round trips and
 //! rights are those of the offers' link.
 
@@ -31,7 +31,7 @@ const PROBES_SINCE: (u32, u32) = (7, 0);
 /// Fields by name, or Redis's words where it refused to tell.
 pub type Fields = Result<HashMap<String, String>, String>;
 
-/// What was found out about a Redis.
+/// The facts of a Redis.
 #[derive(Debug)]
 pub struct Facts {
     /// Of INFO.
@@ -45,7 +45,7 @@ pub struct Facts {
     pub probes: Probed,
 }
 
-/// What became of calls that only ask whether our user may make them.
+/// The outcome of calls that only ask whether our user may make them.
 #[derive(Debug)]
 pub enum Probed {
     /// Redis's words for each call, empty where it may be made.

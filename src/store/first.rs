@@ -95,9 +95,9 @@ impl Store {
                         break;
                     }
                 }
-                // The next one does not fit beside what is taken.
+                // The next one does not fit beside those that are taken.
                 Err(StoreError::TooBig { .. }) if !taken.is_empty() => break,
-                // What is taken has to be answered.
+                // Messages that are taken have to be answered.
                 Err(error) if !taken.is_empty() => {
                     let queue = Cut(queue.as_bytes());
                     tracing::warn!(%queue, %error, "DQ.POLL ended early");

@@ -111,7 +111,7 @@ impl QueueKeys {
         })
     }
 
-    /// What follows the prefix in each of the keys: it names the set of keys.
+    /// The part behind the prefix in each of the keys: it names the set of keys.
     pub fn suffix(&self) -> Bytes {
         self.list.slice(LIST.len() + 1..)
     }
@@ -136,8 +136,8 @@ fn name(prefix: &str, queue: &[u8]) -> Bytes {
     out.freeze()
 }
 
-/// What follows the prefix of a key or channel: the same for all keys of a queue, so it names the
-/// set of keys.
+/// The part behind the prefix of a key or channel: the same for all keys of a queue, so it names
+/// the set of keys.
 pub fn suffix<'a>(prefix: &str, key: &'a [u8]) -> Option<&'a [u8]> {
     let suffix = key.strip_prefix(prefix.as_bytes())?.strip_prefix(b":")?;
     (!suffix.is_empty()).then_some(suffix)
@@ -153,7 +153,7 @@ pub fn suffix_of(queue: &[u8]) -> Bytes {
     name(LIST, queue).slice(LIST.len() + 1..)
 }
 
-/// Whether the keys with this suffix may be those of a queue of this name. A record that says
+/// True if the keys with this suffix may be those of a queue of this name. A record that says
 /// otherwise is not believed: somebody renamed or copied keys by hand.
 pub fn may_own(queue: &[u8], suffix: &[u8]) -> bool {
     suffix_of(queue) == suffix
@@ -169,7 +169,7 @@ pub fn guess(suffix: &[u8]) -> &[u8] {
     }
 }
 
-/// Whether a queue's keys alone say its name.
+/// True if a queue's keys alone say its name.
 pub fn is_guessed(queue: &[u8]) -> bool {
     guess(&suffix_of(queue)) == queue
 }

@@ -35,7 +35,7 @@ pub struct Lane {
     limits: Limits,
 }
 
-/// What a call keeps to beside its own deadline.
+/// The bounds of a call beside its own deadline.
 pub struct Within<'a> {
     pub place: &'a Place<'a>,
     /// Redis's time, in ms, after which it must not be applied.
@@ -102,7 +102,7 @@ impl Lane {
     ) -> Result<Answer, StoreError> {
         if let Some(within) = within {
             within.place.begin();
-            // What is before it is bounded by itself.
+            // The calls before it are bounded themselves.
             within.place.turn(&self.link).await;
         }
         let end_ms = within.map_or(u64::MAX, |within| within.end_ms);

@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use crate::domain::queue::{Format, Message, MessageId};
 
-/// What a member has besides its payload.
+/// Bytes of a member besides its payload.
 pub const OVERHEAD: usize = 17;
 
 /// Appends the packed modern member of (`id`, `payload`).

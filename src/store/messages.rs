@@ -1,4 +1,4 @@
-//! What commands do to pending messages: one method for each script.
+//! The changes and questions of commands about pending messages: one method for each script.
 
 use std::collections::HashSet;
 
@@ -27,7 +27,7 @@ pub struct Changed {
     pub head: bool,
 }
 
-/// What Redis says of a queue now.
+/// The state of a queue in Redis now.
 #[derive(Debug, Clone)]
 pub struct QueueState {
     pub pending: u64,
@@ -44,7 +44,7 @@ pub struct QueueState {
     /// The least time to live of a key of the queue, where one has any.
     pub ttl_ms: Option<u64>,
     pub named: i64,
-    /// What cannot be used of the queue's own keys, and is done without.
+    /// Those of the queue's own keys that cannot be used; it does without them.
     pub trouble: Option<Bytes>,
     /// `redisson`, or `zset` where no order list is kept.
     pub layout: String,
@@ -280,7 +280,7 @@ impl Store {
         self.read(&SIZE, &keys, args(queue, [])).await?.count()
     }
 
-    /// What Redis says of a queue now; `known`: when its head is due, as far as is known.
+    /// The state of a queue in Redis now; `known`: when its head is due, as far as is known.
     ///
     /// # Errors
     /// As every reading call.
@@ -379,7 +379,7 @@ impl Store {
             }
             count += answer.count()?;
             head |= answer.int()? == 1;
-            // What is restored may be put aside again meanwhile: behind the cursor it is not met.
+            // A restored member may be put aside again meanwhile: behind the cursor it is not met.
             pages.cursor = Cursor::read(&mut answer)?;
             if named || pages.cursor.is_end() || count >= QUARANTINED_MAX {
                 return Ok(Changed { count, head });
@@ -413,7 +413,7 @@ pub(super) fn reply_lost() -> StoreError {
     )
 }
 
-/// What is left of an answer.
+/// The rest of an answer.
 pub(super) fn payloads(mut answer: Answer) -> Result<Vec<Bytes>, StoreError> {
     let mut payloads = Vec::with_capacity(answer.len());
     while !answer.is_empty() {

@@ -1,12 +1,12 @@
 //! The backing Redis as the broker sees it: one typed method for each script, grouped by who calls
 //! it.
 //!
-//! [`offers`] writes batches, [`delivery`] moves what is due, [`messages`] is what commands do to
-//! pending messages, [`search`], [`first`] and [`convert`] the paged ones among them, [`facts`]
-//! what the audit asks. [`lane`] makes a write's outcome certain, [`order`] keeps the lanes of the
-//! offers in order. [`node`] is one master, and [`router`] knows the node of a queue. [`link`]
-//! carries scripts and commands with a key, [`redis`] all others; [`script`] lists the files of
-//! `lua/`.
+//! [`offers`] writes batches, [`delivery`] moves messages that are due, [`messages`] has the calls
+//! of commands about pending messages, [`search`], [`first`] and [`convert`] the paged ones among
+//! them, [`facts`] the questions of the audit. [`lane`] makes a write's outcome certain, [`order`]
+//! keeps the lanes of the offers in order. [`node`] is one master, and [`router`] knows the node of
+//! a queue. [`link`] carries scripts and commands with a key, [`redis`] all others; [`script`]
+//! lists the files of `lua/`.
 
 pub mod answer;
 pub mod backend;
@@ -128,7 +128,7 @@ pub fn refused(text: &str) -> StoreError {
     StoreError::Internal(format!("Redis answered: {text}"))
 }
 
-/// Whether an error reply has this code. Redis 6 wraps a script's error: "ERR Error running script
+/// True if an error reply has this code. Redis 6 wraps a script's error: "ERR Error running script
 /// (call to f_..): @user_script:1: OOM ...".
 fn says(text: &str, code: &str) -> bool {
     text.split([' ', '-', ':']).any(|part| part == code)
@@ -168,7 +168,7 @@ impl Store {
         self.router.whole().clock.clone()
     }
 
-    /// Whether Redis can be reached on every link.
+    /// True if Redis can be reached on every link.
     pub fn is_up(&self) -> bool {
         self.router.whole().is_up()
     }
@@ -183,7 +183,7 @@ impl Store {
         self.router.whole().wait_up(at_most).await
     }
 
-    /// Whether a transfer would be sent now.
+    /// True if a transfer would be sent now.
     pub fn can_transfer(&self) -> bool {
         self.router.whole().transfers.is_up()
     }

@@ -68,7 +68,7 @@ impl Node {
         })
     }
 
-    /// Whether Redis can be reached on every link.
+    /// True if Redis can be reached on every link.
     pub fn is_up(&self) -> bool {
         [&self.offers, &self.calls, &self.transfers].iter().all(|link| link.is_up())
     }
@@ -193,14 +193,14 @@ fn unanswered(error: LinkError) -> StoreError {
     }
 }
 
-/// Who reads of many queues: the broker, to find what is due, or somebody who wants to see them.
+/// The broker reads of many queues to find messages that are due, a client to see the queues.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asker {
     Broker,
     Client,
 }
 
-/// Whose turn it is to read of many queues.
+/// The turns of those who read of many queues.
 struct Survey {
     free: Semaphore,
     /// One of the clients waits for its turn, the others behind it: however many they are, the
@@ -282,7 +282,7 @@ mod tests {
         assert!((&mut clients[0]).now_or_never().is_some(), "then a client's");
     }
 
-    /// Whoever asked may leave before the answer: Redis has the call all the same.
+    /// A client may leave before the answer: Redis has the call all the same.
     #[tokio::test]
     async fn a_survey_is_in_doubt_until_it_is_answered() {
         let survey = Survey::default();

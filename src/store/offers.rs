@@ -12,7 +12,7 @@ use crate::store::order::Place;
 use crate::store::script::OFFER;
 use crate::store::{Store, StoreError, member, refused};
 
-/// What the configuration says of a queue and Redis records, in the words of the scripts.
+/// The configuration of a queue as Redis records it, in the words of the scripts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Configured {
     /// `modern` or `legacy`; `""` leaves it.
@@ -94,7 +94,7 @@ const ARRAY: [u8; 5] = [0xdd, 0, 0, 0, 0];
 /// An argument of so many bytes takes no more groups: Redis bounds its size.
 const ARGUMENT_FULL: usize = 1 << 20;
 
-/// What became of a group.
+/// The outcome of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Delays count from `now_ms`: Redis's TIME rounded up to a millisecond. `head`: its earliest

@@ -91,7 +91,7 @@ impl Place<'_> {
         earlier.for_each(|call| call.overtaken.set(true));
     }
 
-    /// Whether a later one was applied since it was sent.
+    /// True if a later one was applied since it was sent.
     pub fn is_overtaken(&self) -> bool {
         self.call.overtaken.get()
     }
@@ -114,7 +114,8 @@ impl Drop for Place<'_> {
 mod tests {
     use super::*;
 
-    /// Whether each of three may be sent on the second connection; 0: it is not sent.
+    /// Each row: the connections that three calls were sent on (0: not sent), and which of them may
+    /// be sent on the second one.
     #[test]
     fn who_may_be_sent() {
         for (sent_on, may) in [

@@ -1,5 +1,5 @@
-//! What the client library carries: the subscription, and commands without a key, which may be
-//! repeated or lost.
+//! The part that the client library carries: the subscription, and commands without a key, which
+//! may be repeated or lost.
 //!
 //! fred repeats commands silently by default, its buffer limit and unresponsive check do not work
 //! under load, and a plain timeout around its futures lets commands run later. So here: one write
@@ -198,7 +198,7 @@ pub struct Subscription {
     tried: Notify,
 }
 
-/// What the subscription heard.
+/// News of the subscription.
 #[derive(Debug)]
 pub enum Heard {
     /// The link is new, or was lost and is back: everything may have been missed.
@@ -228,9 +228,9 @@ impl Subscription {
         })
     }
 
-    /// What is heard on the channel proves the connection, and so the pattern. (As patterns both
-    /// were one command, but whoever may not know the channel's name before can only be given the
-    /// right to SUBSCRIBE to it.)
+    /// Messages on the channel prove the connection, and so the pattern. (As patterns both would be
+    /// one command; but an ACL that cannot name the channel can only give the right to SUBSCRIBE to
+    /// it.)
     async fn subscribe(&self, pattern: &'static str, channel: &str) -> Result<(), String> {
         let named = self.client.with_options(&options(self.call_timeout));
         name_connection(&named, SUBSCRIPTION).await;
@@ -270,7 +270,7 @@ impl Subscription {
         self.tried.notified().await;
     }
 
-    /// Whether our user has no right to subscribe.
+    /// True if our user has no right to subscribe.
     pub fn is_refused(&self) -> bool {
         self.refused.borrow().as_ref().is_some_and(|words| !words.is_empty())
     }

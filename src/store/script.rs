@@ -29,7 +29,7 @@ struct Loaded {
 }
 
 impl Script {
-    /// What Redis loads.
+    /// The text that Redis loads.
     pub fn source(&self) -> &str {
         &self.loaded.source
     }
@@ -73,7 +73,7 @@ macro_rules! scripts {
     };
 }
 
-/// What a user may do (`lua/probe.lua`), with the flag that lets Redis refuse each write. Not
+/// Asks for rights (`lua/probe.lua`), with the flag that lets Redis refuse each write. Not
 /// among the others, since Redis before 7.0 does not read it.
 pub static PROBE: Script = Script {
     name: "probe",
@@ -146,9 +146,9 @@ pub fn part_files() -> impl Iterator<Item = &'static str> {
 
 /// A statement at the left margin, with the lines that belong to it.
 struct Statement {
-    /// What it defines: `Member.read`, or names that are local in its part.
+    /// The names that it defines: `Member.read`, or those that are local in its part.
     defines: Vec<String>,
-    /// What its text names: words, and `Member.read` as one.
+    /// The names in its text: words, and `Member.read` as one.
     names: BTreeSet<String>,
     /// Without comments and indentation, `Member_read` for `Member.read`.
     text: String,
@@ -220,8 +220,8 @@ fn statements(text: &str) -> Vec<Statement> {
     all
 }
 
-/// What a statement defines by its first line: `function Member.read(`, `List.long = `, `local
-/// function one(`, `local one, other = `.
+/// The names that a statement defines by its first line: `function Member.read(`, `List.long = `,
+/// `local function one(`, `local one, other = `.
 fn defined_by(line: &str) -> Vec<String> {
     let is_name = |one: char| one.is_ascii_alphanumeric() || one == '_' || one == '.';
     let local = line.strip_prefix("local ");

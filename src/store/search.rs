@@ -79,7 +79,7 @@ impl Store {
         Ok(removed)
     }
 
-    /// Whether an order list is kept, also at the end; and how many were removed.
+    /// True if an order list is kept, also at the end; and how many were removed.
     async fn remove_listed(
         &self,
         queue: &QueueName,

@@ -41,7 +41,7 @@ pub(super) struct Connect<'a> {
 
 impl Connect<'_> {
     /// # Errors
-    /// What failed, in one line with what to look at.
+    /// The step that failed, in one line that says where to look.
     pub(super) async fn connect(&self) -> Result<(Box<dyn Stream>, Reader), String> {
         let (address, mut stream): (String, Box<dyn Stream>) = match &self.backend.at {
             Place::Unix { path } => match timeout(self.within, UnixStream::connect(path)).await {
@@ -145,7 +145,7 @@ impl Connect<'_> {
         for command in &commands {
             encode(&mut out, command.iter().map(|part| part.as_bytes()));
         }
-        // What Redis said before it closed the connection says why.
+        // The last words of Redis before it closed the connection say why.
         let written = stream.write_all(&out).await;
         stream.flush().await.ok();
         for command in &commands {

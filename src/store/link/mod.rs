@@ -64,7 +64,7 @@ const REPLICA_PAUSE: Duration = Duration::from_secs(1);
 /// How long the end waits for the answers that are under way.
 const QUIT_WITHIN: Duration = Duration::from_secs(1);
 
-/// What all links of one broker share.
+/// The things that all links of one broker share.
 #[derive(Clone)]
 pub struct LinkContext {
     pub backend: Backend,

@@ -50,7 +50,7 @@ struct Waiting {
 }
 
 impl Pipe {
-    /// Queues a call. Whoever drops the receiver gives up on the reply, not on the call.
+    /// Queues a call. To drop the receiver gives up on the reply, not on the call.
     ///
     /// # Errors
     /// `NotSent`: it has ended, or too much is queued.
@@ -80,7 +80,7 @@ impl Pipe {
         let written = self.written.get();
         for Waiting { begins, reply } in self.waiting.take() {
             let error = if begins >= written { LinkError::NotSent } else { LinkError::Broken };
-            // Whoever waited may have gone.
+            // The caller may have gone.
             let _ = reply.send(Err(error(why.to_owned())));
         }
         self.out.take();
@@ -132,7 +132,7 @@ impl Pipe {
         context: &mut Context<'_>,
     ) -> Result<(), String> {
         let writes = self.write(Pin::new(stream), context);
-        // What Redis said before it closed the connection says why.
+        // The last words of Redis before it closed the connection say why.
         loop {
             let read = pin!(stream.read_buf(reader.room())).poll(context);
             match read.map_err(|error| cause(&error)) {

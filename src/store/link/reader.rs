@@ -164,7 +164,7 @@ mod tests {
 
     const BYTES_MAX: usize = 100_000;
 
-    /// What came of a stream that arrives in pieces of these sizes: its replies, and the error.
+    /// The replies of a stream that arrives in pieces of these sizes, and the error.
     fn read(stream: &[u8], mut piece: impl FnMut() -> usize) -> (Vec<BytesFrame>, Option<String>) {
         let (mut reader, mut replies, mut left) = (Reader::new(BYTES_MAX), Vec::new(), stream);
         while !left.is_empty() {

@@ -47,7 +47,7 @@ fn given(path: &Path) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-/// What cannot be read of the system's roots is passed over, as other programs do.
+/// Roots of the system that cannot be read are passed over, as other programs do.
 fn of_system() -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(load_native_certs().certs);
