@@ -183,6 +183,8 @@ mod tests {
                 ("AUTH x", ""),
                 ("quit", ""),
                 ("RESET", ""),
+                ("POST / HTTP/1.1", ""),
+                ("Host: here", ""),
                 ("HELLO 3", "NOPERM the command 'hello' is disabled"),
             ],
         );

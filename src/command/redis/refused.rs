@@ -2,7 +2,7 @@
 //!
 //! CLUSTER and SENTINEL must be errors, or clients take the broker for what it is not. POST and
 //! Host: are the first words of an HTTP request that a web page may have been made to send here:
-//! the connection ends, before its body is read as commands.
+//! the connection ends, with a password or without, before its body is read as commands.
 
 use std::rc::Rc;
 
@@ -10,6 +10,7 @@ use crate::broker::Broker;
 use crate::resp::Reply;
 
 use crate::command::args::{ArgError, Args};
+use crate::command::spec::OPEN;
 use crate::command::{Caller, Command, Flags, Group, Run, Spec};
 
 const fn spec(name: &'static str, parse: crate::command::Parse) -> Spec {
@@ -31,8 +32,8 @@ pub const SSUBSCRIBE: Spec = spec("SSUBSCRIBE", subscription);
 pub const SUNSUBSCRIBE: Spec = spec("SUNSUBSCRIBE", subscription);
 pub const PUBLISH: Spec = spec("PUBLISH", subscription);
 pub const SPUBLISH: Spec = spec("SPUBLISH", subscription);
-pub const POST: Spec = spec("POST", http);
-pub const HOST: Spec = spec("HOST:", http);
+pub const POST: Spec = Spec { flags: OPEN, ..spec("POST", http) };
+pub const HOST: Spec = Spec { flags: OPEN, ..spec("HOST:", http) };
 
 #[derive(Debug, PartialEq)]
 pub enum Refused {
