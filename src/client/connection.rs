@@ -473,4 +473,4 @@ fn has_passed(deadline: Instant) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(in crate::client) mod tests;

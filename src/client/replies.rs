@@ -3,16 +3,29 @@
 
 use std::collections::VecDeque;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, BytesMut};
 
 use crate::broker::Ticket;
 use crate::command::{self, CommandIndex, Counts, Executed, ReplyForm};
 use crate::resp::{Protocol, Reply};
 
+/// Replies that an idle connection keeps room for.
+const KEPT_MAX: usize = 128;
+
 enum Pending {
-    Encoded(Bytes),
-    Offered { ticket: Ticket, form: ReplyForm, protocol: Protocol, index: CommandIndex },
-    Executed { executed: Executed, protocol: Protocol, index: CommandIndex },
+    /// The replies of commands that follow one another.
+    Encoded(BytesMut),
+    Offered {
+        ticket: Ticket,
+        form: ReplyForm,
+        protocol: Protocol,
+        index: CommandIndex,
+    },
+    Executed {
+        executed: Executed,
+        protocol: Protocol,
+        index: CommandIndex,
+    },
 }
 
 #[derive(Default)]
@@ -39,12 +52,16 @@ impl Replies {
     /// A reply that is there: written if nothing is before it, else kept in line.
     pub fn ready(&mut self, reply: &Reply, protocol: Protocol, out: &mut BytesMut) {
         if self.line.is_empty() {
-            reply.encode(protocol, out);
-        } else {
-            let mut encoded = BytesMut::new();
-            reply.encode(protocol, &mut encoded);
-            self.bytes += encoded.len();
-            self.line.push_back(Pending::Encoded(encoded.freeze()));
+            return reply.encode(protocol, out);
+        }
+        // One entry for all that follow one another: there is no bound on their number.
+        if !matches!(self.line.back(), Some(Pending::Encoded(_))) {
+            self.line.push_back(Pending::Encoded(BytesMut::new()));
+        }
+        if let Some(Pending::Encoded(encoded)) = self.line.back_mut() {
+            let before = encoded.len();
+            reply.encode(protocol, encoded);
+            self.bytes += encoded.len() - before;
         }
     }
 
@@ -96,5 +113,44 @@ impl Replies {
             }
             self.line.pop_front();
         }
+        if self.line.is_empty() {
+            self.line.shrink_to(KEPT_MAX);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::connection::tests::with_settings;
+    use crate::domain::queue::Due;
+
+    /// The memory that is held beside the bytes of the replies is in no account.
+    #[test]
+    fn many_that_wait_take_little_beside_their_bytes() {
+        with_settings(&[("redis.call_timeout_ms", "100")], async |broker| {
+            let (mut replies, mut out) = (Replies::default(), BytesMut::new());
+            let counts = Counts::new(&broker.metrics);
+            let offer = |replies: &mut Replies| {
+                let ticket = broker.offer(b"q", Due::In(5), b"p");
+                replies.offered(ticket, ReplyForm::Nothing, Protocol::Resp2, None);
+            };
+            offer(&mut replies);
+            for _ in 0..1_000 {
+                replies.ready(&Reply::Ok, Protocol::Resp2, &mut out);
+                replies.ready(&Reply::Nothing, Protocol::Resp2, &mut out);
+            }
+            assert_eq!((replies.len(), replies.held(), out.len()), (2, 5_000, 0));
+            (0..1_000).for_each(|_| offer(&mut replies));
+            replies.ready(&Reply::Null, Protocol::Resp2, &mut out);
+            broker.offers().flush();
+            while let Some(ticket) = replies.awaited() {
+                ticket.done().await;
+                replies.write(&mut out, &counts);
+            }
+            assert_eq!(out, ("+OK\r\n".repeat(1_000) + "$-1\r\n").as_bytes());
+            assert_eq!((replies.len(), replies.held()), (0, 0));
+            assert!(replies.line.capacity() <= KEPT_MAX);
+        });
     }
 }

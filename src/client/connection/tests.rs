@@ -22,7 +22,10 @@ fn with_broker(test: impl AsyncFnOnce(Rc<Broker>)) {
     with_settings(&[], test);
 }
 
-fn with_settings(settings: &[(&'static str, &str)], test: impl AsyncFnOnce(Rc<Broker>)) {
+pub(in crate::client) fn with_settings(
+    settings: &[(&'static str, &str)],
+    test: impl AsyncFnOnce(Rc<Broker>),
+) {
     let mut builder = Builder::new_current_thread();
     let runtime = builder.enable_all().build_local(LocalOptions::default()).unwrap();
     runtime.block_on(async {

@@ -294,10 +294,10 @@ impl Executed {
         })
     }
 
-    /// Bytes of the replies that are there already.
+    /// Memory of the replies that are there already, about.
     pub fn ready_bytes(&self) -> usize {
         let ready = self.ran.iter().map(|(_, ran)| match ran {
-            Ran::Ready(reply) => reply.payload_bytes(),
+            Ran::Ready(reply) => reply.payload_bytes() + OVERHEAD,
             Ran::Offered(..) => 0,
         });
         ready.sum()
@@ -317,6 +317,14 @@ mod tests {
             ("EXEC", of(Multi::Exec)),
             ("DISCARD", of(Multi::Discard)),
         ]);
+    }
+
+    /// Also those that have no payload: an EXEC may wait behind offers, and many of them in line.
+    #[test]
+    fn replies_that_are_there_count() {
+        let pong = || (None, Ran::Ready(Reply::Simple("PONG".into())));
+        let executed = Executed { ran: vec![pong(), pong()], silent: true };
+        assert!(executed.ready_bytes() >= 2 * std::mem::size_of_val(&pong()));
     }
 
     /// Three messages and 24 bytes are allowed.
