@@ -691,7 +691,7 @@ fn every_command_has_a_section() {
         let section = section(page, &format!("## {}", spec.name));
         let usage = format!("\n```text\n{}\n```\n", spec.full_usage());
         assert!(section.contains(&usage), "{page}: {} lacks its usage", spec.name);
-        let example = EXAMPLES.iter().find(|example| example.command == spec.name).unwrap();
+        let example = EXAMPLES.iter().find(|example| example.command() == spec.name).unwrap();
         let call = format!("redis-cli -p 7379 {}", example.call);
         let shown = consoles(&section).into_iter().flatten().find(|typed| typed.command == call);
         let shown = shown.unwrap_or_else(|| panic!("{page}: {} lacks {call}", spec.name));

@@ -8,6 +8,9 @@ use super::TABLE;
 const SHOWN_MAX: usize = 128;
 /// Names longer than this are like none of ours.
 const NAME_MAX: usize = 24;
+/// From this length on, `DQ.` included, a name of ours may be mistyped in two letters: fewer than
+/// five letters with two changed are mostly another word, as FIRE and FIND are.
+const TWO_MISTAKES_FROM: usize = 8;
 
 /// A command of ours, and the names that other systems have for it.
 const SYNONYMS: [(&str, &[&str]); 17] = [
@@ -107,8 +110,7 @@ fn meant(name: &[u8]) -> Option<&'static str> {
     }
     let distances = own().map(|own| (distance(name, own.as_bytes()), own));
     let (distance, nearest) = distances.min_by_key(|(distance, _)| *distance)?;
-    // Of a short name more would be another word.
-    let most = if nearest.len() < "DQ.XXXXX".len() { 1 } else { 2 };
+    let most = if nearest.len() < TWO_MISTAKES_FROM { 1 } else { 2 };
     (distance <= most).then_some(nearest)
 }
 
@@ -153,6 +155,9 @@ mod tests {
             ("DQ.ADD", "DQ.OFFER"),
             ("DQ.LEN", "DQ.SIZE"),
             ("DQ.SIZ", "DQ.SIZE"),
+            ("DQ.CLERA", "DQ.CLEAR"),
+            ("DQ.KLEARS", "DQ.CLEAR"),
+            ("DQ.POOLS", none),
             ("DQ.DEL", "DQ.CANCEL"),
             ("DQ.LIST", "DQ.QUEUES (of queues) or DQ.PEEK (of messages)"),
             ("DQ.STATS", "DQ.INFO (of a queue) or INFO (of the broker)"),

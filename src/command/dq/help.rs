@@ -71,7 +71,7 @@ fn about(spec: &Spec) -> [String; 2] {
 
 fn one(spec: &'static Spec) -> Vec<String> {
     let mut lines = Vec::from(about(spec));
-    if let Some(example) = EXAMPLES.iter().find(|example| example.command == spec.name) {
+    if let Some(example) = EXAMPLES.iter().find(|example| example.command() == spec.name) {
         lines.push("Example:".to_owned());
         lines.push(format!("    > {}", example.call));
         lines.extend(example.reply.lines().map(|line| format!("    {line}")));
