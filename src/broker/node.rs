@@ -28,7 +28,7 @@ pub(super) async fn hold_node(broker: Rc<Broker>, ids: Rc<Snowflake>) {
             }
             taken @ (Ok(None) | Err(StoreError::WrongType { .. })) => {
                 if let (Err(StoreError::WrongType { key }), None) = (taken, &passed_over) {
-                    tracing::warn!(key, "the key of a node number holds another type: passed over");
+                    tracing::warn!(key, "the key of a node number holds another type: skipped");
                     passed_over = Some(key);
                 }
                 tried += 1;
@@ -67,11 +67,7 @@ async fn claim(
     claim_ms: u64,
     begun: &mut bool,
 ) -> Result<Option<u64>, StoreError> {
-    let claimed = broker.store.node(node, &broker.token, claim_ms).await;
-    if let Err(StoreError::WrongType { key }) = &claimed {
-        tracing::warn!(key, "a key of a node number holds another type; the next one is taken");
-    }
-    let Some(now_ms) = claimed? else {
+    let Some(now_ms) = broker.store.node(node, &broker.token, claim_ms).await? else {
         return Ok(None);
     };
     if !*begun {
