@@ -23,28 +23,6 @@ local now_us, queue, refused = Begin.write(record, ARGV[3], {
 })
 if refused then return refused end
 
-local bytes_max, passed_max = 1048576, 600000 -- of members; elements that LREM passes: 15 ms
-local members, before, seen, done, bytes = {}, {}, {}, 0, 0
-for i = 4, #ARGV, 2 do
-  local member = Find.member(timeout, names, ARGV[i], ARGV[i + 1])
-  if member and not seen[member] then
-    bytes = bytes + #member
-    if bytes > bytes_max and #members > 0 then break end
-    seen[member] = true
-    members[#members + 1], before[#members + 1] = member, done
-  end
-  done = done + 1
-end
-local planned = queue.keeps_list and List.plan(list, members, passed_max)
-if planned and planned.count < #members then done = before[planned.count + 1] end
-
--- The write that frees memory goes first: then Redis lets the others follow at its limit.
-local taken = {}
-for i = 1, planned and planned.count or #members do
-  redis.call('ZREM', timeout, members[i])
-  taken[i] = Member.hex(Member.id(members[i]))
-end
-if planned then List.strike(list, planned) end
-Names.forget(timeout, names, ids, taken)
+local cancelled, done = TakeOut.given(ARGV, 4, queue, 1048576)
 if done == (#ARGV - 3) / 2 then done = nil end
-return Call.applied({ now_us, 'OK', #taken, done })
+return Call.applied({ now_us, 'OK', cancelled, done })

@@ -26,28 +26,5 @@ local now_us, queue, refused = Begin.write(record, ARGV[3], {
 })
 if refused then return refused end
 
-local passed_max = 600000 -- elements that LREM passes: 15 ms
-local members, before, seen, done, bytes = {}, {}, {}, 0, 0
-bytes_max = tonumber(bytes_max)
-for i = 6, #ARGV, 2 do
-  if bytes >= bytes_max then break end
-  local member = Find.member(timeout, names, ARGV[i], ARGV[i + 1], payload)
-  if member and not seen[member] then
-    seen[member] = true
-    members[#members + 1], before[#members + 1] = member, done
-    bytes = bytes + #member
-  end
-  done = done + 1
-end
-local planned = queue.keeps_list and List.plan(list, members, passed_max)
-if planned and planned.count < #members then done = before[planned.count + 1] end
-
--- The write that frees memory goes first: then Redis lets the others follow at its limit.
-local taken = {}
-for i = 1, planned and planned.count or #members do
-  redis.call('ZREM', timeout, members[i])
-  taken[i] = Member.hex(Member.id(members[i]))
-end
-if planned then List.strike(list, planned) end
-Names.forget(timeout, names, ids, taken)
-return Call.applied({ now_us, 'OK', #taken, done })
+local removed, done = TakeOut.given(ARGV, 6, queue, tonumber(bytes_max), payload)
+return Call.applied({ now_us, 'OK', removed, done })

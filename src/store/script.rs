@@ -94,6 +94,7 @@ parts! {
     "Find" = "_find";
     "Names" = "_names";
     "List" = "_list";
+    "TakeOut" = "_take_out";
     "Unlisted" = "_unlisted";
     "Pass" = "_pass";
     "Page" = "_page";

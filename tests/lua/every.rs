@@ -409,8 +409,11 @@ fn used(code: &str, source: &str) -> (usize, bool) {
             let first = line.split_once("for i = ").unwrap().1.split(',').next().unwrap();
             (last, open) = (first.parse().unwrap(), true);
         }
-        if let Some((_, rest)) = line.split_once(&format!("any_of({source}, ")) {
-            (last, open) = (rest.split(')').next().unwrap().parse().unwrap(), true);
+        // A part takes all from an index on.
+        for function in ["Match.any_of", "TakeOut.given"] {
+            if let Some((_, rest)) = line.split_once(&format!("{function}({source}, ")) {
+                (last, open) = (rest.split([',', ')']).next().unwrap().parse().unwrap(), true);
+            }
         }
         // Keys of groups and of many queues are taken in a loop of their own.
         if line.contains(&format!("= {source}")) && !line.contains(&format!("{source}[")) {
