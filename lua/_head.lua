@@ -1,14 +1,14 @@
--- The score of a zset's head, without its member where that is large: to copy 16 MiB takes 40 ms.
--- Knows no key. Keeps: what it costs depends little on the member's size.
+-- The score of a zset's head. A large head is not read: to copy 16 MiB takes 40 ms.
+-- Knows no key. Keeps: the cost depends little on the size of the member.
 --
--- ZCOUNT takes 0.3 us where it counts nothing; else it compares the first and the last member of
--- the range with themselves, 45 us a MiB. So a score is searched from below, in steps that make
--- few of these: they grow until the head is passed, and then divide the last one.
+-- ZCOUNT takes 0.3 us if it counts nothing. Otherwise it compares the first and the last member of
+-- the range with themselves, which takes 45 us a MiB. So a score is searched from below, with few
+-- counts that find something: the steps grow until one passes the head, and then divide that one.
 
-local small = 1024 -- bytes of a member that is copied in 2 us
-Head.read_max = 16384 -- and of one that is copied in less time than a search takes
-local unknown = 262144 -- bytes that it may have where that is not known
-Head.spent_max_us = 2000 -- for finding scores, in a script that asks for those of many
+local small = 1024 -- bytes of a member that takes 2 us to copy
+Head.read_max = 16384 -- bytes of a member that is quicker to copy than its score is to find
+local unknown = 262144 -- bytes that a member is taken to have if its size is not known
+Head.spent_max_us = 2000 -- of finding scores, in a script that reads those of many zsets
 local end_of_time = 1000000000000000 -- ms; scores from here on are no times
 local largest = 1.7976931348623157e308
 
@@ -18,7 +18,7 @@ end
 
 local function text(score) return string.format('%.17g', score) end
 
--- The score in low < score <= high, exactly.
+-- The exact score, which is above `low` and at most `high`.
 local function halved(timeout, low, high)
   for _ = 1, 64 do
     local middle = low / 2 + high / 2
@@ -28,7 +28,7 @@ local function halved(timeout, low, high)
   return text(high)
 end
 
--- A score that no time of ours has: others may write anything.
+-- A score that is no time of ours, since others may write anything.
 local function foreign(timeout)
   local low, high
   if Head.none_until(timeout, '(0') then
@@ -45,7 +45,8 @@ local function foreign(timeout)
   return halved(timeout, low, high)
 end
 
--- `near`: a moment in ms that the head may be close to; `base`: how much larger each step is.
+-- The score, searched from `near`, a moment in ms. Each step is `base` times as large as the one
+-- before it.
 local function searched(timeout, near, base)
   local low, high, step = near, nil, 1
   if Head.none_until(timeout, near) then
@@ -70,14 +71,14 @@ local function searched(timeout, near, base)
   return halved(timeout, low, high)
 end
 
--- The head's score as Redis writes it, '' where nothing is pending (`pending`: ZCARD); and about
--- how long it took where the member is not small, in microseconds. `known`: where it is expected,
--- ms, or nil. `roughly`: a large head's score is not searched; it is '>' if that is not due yet,
--- else now.
+-- The head's score as Redis writes it, '' if nothing is pending; and, unless the member is small,
+-- about how many microseconds that took. `pending`: the answer of ZCARD. `known`: the score that is
+-- expected, ms, or nil. `roughly`: the score of a large head is not searched; it is '>' if the head
+-- is not due yet, else now.
 function Head.score(timeout, pending, now_ms, known, roughly)
   if pending == 0 then return '', 0 end
-  -- Bytes of the whole, as if each member had the size of the first one. Where this user may not
-  -- ask, an error.
+  -- The bytes of the whole zset, as if all members had the size of the first one; an error if this
+  -- user may not ask.
   local bytes = redis.pcall('MEMORY', 'USAGE', timeout, 'SAMPLES', '1')
   local each = type(bytes) == 'number' and bytes / pending or unknown
   local function head() return redis.call('ZRANGE', timeout, '0', '0', 'WITHSCORES')[2] end

@@ -1,24 +1,27 @@
 -- Finds members in the order list and takes them off.
--- Keeps: only exact members go, whatever the order of the list; that of our ids only says where to
--- look. Work is counted in elements that LREM passes, which compares each in 20 to 25 ns and copies
--- none: 10 to 20 ms in the middle of a million. LINDEX and LSET skip whole nodes: 18 us there. What
--- is read into Lua costs 0.4 us an element and 1 to 3 ms a MiB, so it is read by small pages, and
--- by one where it is large.
+-- Keeps: only exact members are taken off, whatever the order of the list; the order of our ids
+-- only says where to look.
+--
+-- Costs are counted in elements that LREM passes. LREM compares an element in 20 to 25 ns and
+-- copies none: 10 to 20 ms to the middle of a million. LINDEX and LSET skip whole nodes: 18 us
+-- there. An element that is read into Lua costs 0.4 us, and a MiB of them 1 to 3 ms, so the list is
+-- read in small pages, and large elements are read one by one.
 
-List.struck = 'delay_broker: struck out' -- no member: neither format has this length
-List.long = 1000 -- elements: below it LREM is cheaper than to look
-List.reading_max = 400000 -- what is read at a time, as elements passed: 10 ms
-List.marking = 100 -- what it costs to mark an element, as elements passed
-List.page_max = 16 -- elements: nobody knows how large they are before
+List.struck = 'delay_broker: struck out' -- no member: no format has this length
+List.long = 1000 -- elements: in a shorter list LREM is cheaper than a search
+List.reading_max = 400000 -- cost of what is read at a time: 10 ms
+List.marking = 100 -- cost of marking an element
+List.page_max = 16 -- elements: how large they are is known only afterwards
 
--- What it costs to read so many elements with so many bytes.
+-- The cost of reading so many elements with so many bytes.
 function List.reading(count, bytes)
   return 10 * count + bytes / 20
 end
 
--- Reads the elements first..last, from the end where `back`, and gives each with its index to
--- `seen`, until that says true or all cost `most`, with what `seen` says that it cost. Returns
--- first and last of what it did not come to, and the cost.
+-- Reads the elements first..last, from last to first if `back` is true. Calls `seen` with each
+-- element and its index; `seen` may return true, which ends the reading, or a cost of its own.
+-- Reading also ends when the cost reaches `most`. Returns the first and the last index that were
+-- not read, and the cost.
 function List.each(list, first, last, back, most, seen)
   local size, cost = 4, 0
   while first <= last and cost < most do
@@ -43,8 +46,9 @@ function List.each(list, first, last, back, most, seen)
   return first, last, cost
 end
 
--- How far the member's id is from `base` (two halves of an id), nil if it has no id of ours. Exact
--- while the two are less than 24 days apart: a double has 53 bits.
+-- The distance from `base` (the two halves of an id) to the member's id, nil if it has no id of
+-- ours; without `base`, the two halves. The distance is exact while the ids are less than 24 days
+-- apart, since a double has 53 bits.
 local function ordinal(member, base)
   local at = string.byte(member, 1) == 8 and #member >= 17 and 2 or 1
   if at == 1 and #member < 16 then return end
@@ -53,13 +57,14 @@ local function ordinal(member, base)
   return (high - base[1]) * 4294967296 + low - base[2]
 end
 
--- What LINDEX and LSET cost: they walk nodes from the nearer end.
+-- The cost of LINDEX or LSET, which walk over nodes from the nearer end.
 function List.reach(at, length)
   return 40 + 0.0015 * math.min(at, length - at)
 end
 
--- Ids of the first and the last element, where ids grow through the list as some of them show:
--- those of others are in no order. Nil where they do not, or elements are large.
+-- The ids of the first and the last element if ids grow through the list, as a sample of nine
+-- shows; nil if they do not grow, as ids of other programs, or if the elements are large. Then the
+-- cost.
 local function in_order(list, length)
   local base, before, bytes, back, cost = nil, nil, 0, 0, 0
   for i = 0, 8 do
@@ -76,12 +81,14 @@ local function in_order(list, length)
   return base, before, cost
 end
 
--- Elements between two ids that are one apart, as seen last: less than one where some are gone.
+-- How many elements lie between two ids that are one apart, as far as was seen: less than one
+-- where some have left the list.
 local density = 1
 
--- The index of the member whose id is at `mine`, by the ids around it, or nil; and the cost.
--- Guessed from those at both ends, since offers come at some rate, and within one of their bursts
--- from the last one seen; every third time by halving, which is enough for 33 million elements.
+-- The index of the member whose id is at `mine`, found by the ids around it, or nil; and the cost.
+-- The index is guessed from the ids at both ends, since offers come at some rate, and within a
+-- burst from the last id seen. Every third guess halves the range, which is enough for 33 million
+-- elements.
 local function locate(list, length, member, mine, base, low, low_is, high, high_is)
   local at, seen, seen_is, steps, cost = nil, nil, nil, 0, 0
   for probe = 1, 75 do
@@ -120,8 +127,8 @@ local function locate(list, length, member, mine, base, low, low_is, high, high_
   return nil, cost
 end
 
--- Adds the index of each member that the order of ids finds to `places`, while this costs no more
--- than `most`. Returns the cost.
+-- Adds to `places` the index of each member that is found by the order of ids, until the cost
+-- exceeds `most`. Returns the cost.
 local function locate_all(list, length, members, places, most)
   local base, last, cost = in_order(list, length)
   if not base then return cost end
@@ -136,7 +143,7 @@ local function locate_all(list, length, members, places, most)
   table.sort(order)
   local low, low_is, found = 0, 0, 0
   for i = 1, #order do
-    -- A list of others' ids is not worth more than some tries.
+    -- If the list has ids of other programs, more than a few tries are wasted.
     if cost > most or (found == 0 and i > 8) then break end
     local member = by_order[order[i]]
     local at, its = locate(list, length, member, order[i], base, low, low_is, length - 1, last)
@@ -149,8 +156,8 @@ local function locate_all(list, length, members, places, most)
   return cost
 end
 
--- Adds the index of each member that reading the list shows to `places`; false of those that are
--- not there, where it came to the end. Returns the cost.
+-- Reads the list, and adds to `places` the index of each member that it meets; for members that it
+-- did not meet, false if it came to the end of the list. Returns the cost.
 local function scan(list, length, members, places)
   local wanted, left = {}, #members
   for i = 1, left do wanted[members[i]] = true end
@@ -169,17 +176,17 @@ local function scan(list, length, members, places)
   return cost
 end
 
--- Looks for members in the list, as far as that costs less than LREM, which looks by itself:
--- { member -> index, or false where it is not in the list }; and the cost of what was looked for by
--- ids, which may be at most `most`, and of reading the list, at most `read_max`. `size`: bytes that
--- an element may have
+-- Looks for members in the list, as far as that is cheaper than LREM, which searches by itself.
+-- Returns { member -> index, or false if it is not in the list }, the cost of the search by ids, at
+-- most about `most`, and the cost of reading the list, at most `read_max`. `size`: the bytes that
+-- an element may have.
 function List.locate(list, length, members, size, most, read_max)
   local places = {}
   if length < (#members < 4 and 10 * List.long or List.long) then return places, 0, 0 end
   local all = List.reading(length, length * size)
   local worth = #members * length / 2
   local readable = all <= read_max and all < worth
-  -- To read the list is cheaper than to locate, where a good part of it goes.
+  -- If a good part of the list is to be found, reading all of it is cheaper than a search by ids.
   local located, rest = 0, members
   if not readable or 25 * #members < length then
     located, rest = locate_all(list, length, members, places, most), {}
@@ -191,9 +198,9 @@ function List.locate(list, length, members, size, most, read_max)
   return places, located, scan(list, length, rest, places)
 end
 
--- Takes what stands at these places off the list, { index, member, index, member... }: marked and
--- in one pass, or each from its nearer end. Returns the elements passed, and how many of them for
--- all.
+-- Takes the members at these places off the list, { index, member, index, member... }: either marks
+-- them and removes them in one pass, or removes each from the end nearer to it. Returns the cost,
+-- and the part of it that the members share.
 function List.take_off(list, length, places)
   local walk, from, to = 0, length, 0
   for i = 1, #places, 2 do
@@ -215,8 +222,8 @@ function List.take_off(list, length, places)
   return pass + List.marking * count, pass
 end
 
--- Takes one copy of each member off the list by LREM, from the end that its id is nearer to.
--- Returns the elements passed, about; 0 where they are few.
+-- Takes one copy of each member off the list by LREM, from the end to which its id is nearer.
+-- Returns the cost, roughly; 0 if the list is short.
 function List.remove_each(list, members)
   local length = redis.call('LLEN', list)
   local base, last
@@ -232,9 +239,9 @@ function List.remove_each(list, members)
   return length < List.long and 0 or #members * length / 2
 end
 
--- What is to be done to take one copy of each member off the list: of the first `count` of them,
--- so that those that only LREM finds cost about `most` elements passed; one goes whatever it costs.
--- Writes nothing.
+-- Plans how to take one copy of each member off the list, for `strike`. Where only LREM can find
+-- members, the plan covers the first `count` of them, which cost about `most` together, and at
+-- least one. Writes nothing.
 function List.plan(list, members, most)
   local length, bytes = redis.call('LLEN', list), 0
   for i = 1, #members do bytes = bytes + #members[i] end
@@ -258,7 +265,7 @@ function List.plan(list, members, most)
   return planned
 end
 
--- Takes off what was planned.
+-- Carries the plan out.
 function List.strike(list, planned)
   if #planned.found > 0 then List.take_off(list, planned.length, planned.found) end
   List.remove_each(list, planned.missing)

@@ -1,12 +1,12 @@
--- Which of some payloads a member carries.
--- Keeps: most members that carry none are told by their last bytes and size, without a copy.
+-- Finds out which of some payloads a member carries.
+-- Keeps: for most members that carry none, their last bytes and their size show it, without a copy.
 --
--- Payloads come as pairs: size, bytes. Of a large one the bytes are its last ones only: then a
--- member that may carry it is in doubt, and the call that decides has all of them.
+-- Each payload comes as a pair of its size and its bytes. Of a large payload only the last bytes
+-- come: then a member that may carry it is in doubt, and a later call with all bytes decides.
 
--- A function from member to the number of its payload, counted from 1, and whether that is in
--- doubt; nothing if it carries none. `given`: the pairs, from the index `first` on. Of equal
--- payloads the first one's number.
+-- Returns a function that takes a member, and returns the number of its payload, from 1, and
+-- whether that is in doubt; nothing if the member carries none. `given` has the pairs from the
+-- index `first` on. Of equal payloads the first one counts.
 function Match.any_of(given, first)
   local numbers, doubtful, sizes, tails, tail_size = {}, {}, {}, {}, 8
   for i = #given - 1, first, -2 do

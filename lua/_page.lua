@@ -1,17 +1,19 @@
--- Reading a long zset or list in pages.
--- Keeps: what is pending all the while is in exactly one page, whatever comes and goes meanwhile.
+-- Reads a long zset or list in pages.
+-- Keeps: a member that is pending all the while is in exactly one page, whatever comes and goes
+-- meanwhile.
 --
--- A cursor of the zset is four values:
---   score  as Redis writes it; '' at both ends; with '(' in front, behind all that have this score
---   from   the page begins with the first member of that score that is not below these bytes: as
---          many of its first ones as tell it from the member before it
---   rank   where it was then: a hint that saves halving
---   mark   '', or where the two share more than `from` may have, the SHA1 of the member before it
+-- A cursor of a zset is four values:
+--   score  of the page's first member, as Redis writes it; '' before the first page and after the
+--          last one; with '(' in front, the page begins behind all members of this score
+--   from   the page begins with the first member of that score that is not below these bytes. They
+--          are the first bytes of that member, as many as tell it from the member before it
+--   rank   of that member when the cursor was made: a hint that saves a search
+--   mark   '', or the SHA1 of the member before, if the two share more bytes than `from` may have
 
 local from_max = 1024
 
--- The rank where a cursor's page begins, and the member there where it was read (else nil); nothing
--- if the place is lost: members whose first 1,024 bytes agree came or went.
+-- The rank where a cursor's page begins, and the member there if it was read. Nothing if the place
+-- is lost, because members whose first 1,024 bytes agree came or went.
 function Page.rank_at(timeout, score, from, rank, mark)
   if score == '' then return 0 end
   if string.sub(score, 1, 1) == '(' then
@@ -31,7 +33,7 @@ function Page.rank_at(timeout, score, from, rank, mark)
   end
   local found, here = Find.rank(timeout, first, beyond, from)
   if mark == '' then return found, here end
-  -- A few more of them tell where it was.
+  -- The marked member may be one of the next.
   local bytes, last = 0, math.min(beyond, found + 100) - 1
   while found <= last and bytes < 1048576 do
     if redis.sha1hex(here) == mark then return found + 1 end
@@ -40,7 +42,8 @@ function Page.rank_at(timeout, score, from, rank, mark)
   end
 end
 
--- The cursor behind a member, which is or was before `rank`. `next`: the member there, if known.
+-- The cursor behind a member that is, or was, right before `rank`. `next`: the member at that rank,
+-- if it is known.
 function Page.cursor_behind(timeout, member, score, rank, next)
   if rank >= redis.call('ZCOUNT', timeout, '-inf', score) then return '(' .. score, '', 0, '' end
   next = next or redis.call('ZRANGE', timeout, rank, rank)[1]
@@ -49,18 +52,19 @@ function Page.cursor_behind(timeout, member, score, rank, next)
   return score, string.sub(next, 1, math.min(same + 1, from_max)), rank, mark
 end
 
--- How many members to read next, of so many in all. Large ones are read one by one, since they are
--- copied; and what comes may be larger than what came, so of few not many are read at once.
+-- How many members to read next. `length`: how many there are in all. Large members are read one by
+-- one, since they are copied. Those to come may be larger than those before, so a short zset or
+-- list is read in small chunks.
 function Page.next_chunk(chunk, looked, look_max, bytes, bytes_max, length)
   local fitting = math.floor((bytes_max - bytes) * looked / math.max(bytes, 1))
   local most = math.max(2, math.min(256, math.floor(length / 2000)))
   return math.max(1, math.min(4 * chunk, fitting, most, look_max - looked))
 end
 
--- Calls `look` with each pending member from a cursor on, until it looked at `look_max`, or at
--- `bytes_max` bytes, or `look` says 'before' or 'behind': the page ends there. Returns nothing if
--- the place is lost; else the page: rank (behind what was looked at), ended, and where something
--- was looked at, last and score of that.
+-- Calls `look` with each pending member from a cursor on. The page ends after `look_max` members or
+-- `bytes_max` bytes, or where `look` returns 'before' or 'behind': before or behind that member.
+-- Returns nothing if the place is lost; else a table: rank (behind the last member of the page),
+-- ended (nothing follows), and unless the page is empty, last (that member) and score (its score).
 function Page.walk(timeout, cursor, look_max, bytes_max, look)
   local rank, ahead = Page.rank_at(timeout, unpack(cursor))
   if not rank then return end
@@ -87,7 +91,7 @@ function Page.walk(timeout, cursor, look_max, bytes_max, look)
   return page
 end
 
--- The cursor of the next page, where so many were taken out of this one.
+-- The cursor of the next page. `taken`: how many members of this one were taken out since.
 function Page.cursor_of(timeout, cursor, page, taken)
   if page.ended then return '', '', 0, '' end
   if not page.last then return unpack(cursor) end

@@ -1,19 +1,19 @@
--- One pass over a long order list for many messages, in parts, each in a transfer of its own: what
--- is due by its beginning leaves the list, and is delivered after it.
--- Keeps: the pass goes from the end to the front, so that whatever others take out meanwhile moves
--- nothing past it; what others append meanwhile is looked at before each delivery.
+-- One pass over a long order list for many messages. It is made in parts, one in each transfer. The
+-- messages that are due when it begins leave the list, and are delivered after it.
+-- Keeps: the pass goes from the end to the front, so an entry that others take out meanwhile moves
+-- no other entry past it; entries that others append meanwhile are looked at before each delivery.
 
-local part_max = 300000 -- of a script, as elements passed: 8 ms
-Pass.due_max = 4000 -- messages of one pass; more where they share the last one's score
+local part_max = 300000 -- cost of one script, see _list.lua: 8 ms
+Pass.due_max = 4000 -- messages of one pass; more if they share the score of the last one
 local appended_max = 10000 -- elements that are looked at in one script
-local marker_size = 24 -- bytes of a member: its id and more
+local marker_size = 24 -- bytes of a member that tell it from others: its id and more
 
 local function marker(element)
   return string.sub(element, 1, marker_size)
 end
 
--- `count` entries of the list were looked at. With the first bytes of the last one, and of some
--- before it, ever further apart: others may take out any of them.
+-- Notes that the first `count` entries of the list were looked at, with the first bytes of the last
+-- of them and of some before it, ever further apart, since others may take out any of them.
 local function looked_at(record, list, count)
   local noted, at, step = { count }, count - 1, 1
   while at >= 0 and #noted <= 12 do
@@ -24,8 +24,8 @@ local function looked_at(record, list, count)
   redis.call('HSET', record, 'unlisted_tail', cmsgpack.pack(noted))
 end
 
--- How many entries of the list were looked at, by what is noted; nil where none of the noted ones
--- is left.
+-- How many entries of the list were looked at, according to the note; nil if none of the noted
+-- entries is left.
 local function known(list, length, noted)
   local readable, all = pcall(cmsgpack.unpack, noted or '')
   local count = readable and type(all) == 'table' and tonumber(all[1])
@@ -42,15 +42,15 @@ local function known(list, length, noted)
   return found or (length == 0 and 0) or nil
 end
 
--- Whether an entry is to leave the list: not pending, or with a score up to `score` but not up to
--- `after`; and what it cost to see.
+-- Whether an entry is to leave the list, and the cost of the question. It leaves if it is not
+-- pending, or if its score is at most `score` and above `after`.
 local function goes(timeout, element, score, after)
   local its = tonumber(redis.call('ZSCORE', timeout, element) or nil)
   return not its or (its <= score and not (after and its <= after)), 40
 end
 
--- Notes that what is due until `score` is to leave the list, which has `length` entries, or that
--- the list is empty now.
+-- Notes that the messages with scores up to `score` are to leave the list, which has `length`
+-- entries; 0: the list is empty now.
 function Pass.begin(record, list, score, length)
   Unlisted.forget(record)
   redis.call('HSET', record, 'unlisted_until', score)
@@ -58,8 +58,8 @@ function Pass.begin(record, list, score, length)
   looked_at(record, list, length)
 end
 
--- Takes off what was appended and is to leave the list. Returns true when all that was appended was
--- looked at, nil where that cannot be known; and the cost.
+-- Takes entries off that were appended meanwhile and are to leave the list. Returns true once all
+-- appended entries were looked at, nil if it cannot tell which they are; and the cost.
 local function look_behind(timeout, list, record, score, after, noted)
   local length = redis.call('LLEN', list)
   local count = known(list, length, noted)
@@ -81,7 +81,7 @@ local function look_behind(timeout, list, record, score, after, noted)
   return first == length, cost
 end
 
--- The first `count` members as a set, and the cost; nil where they are too many or too large.
+-- The first `count` members as a set, nil if they are too many or too large; and the cost.
 local function first_members(timeout, count)
   local members, bytes, from, size = {}, 0, 0, 1
   while from < count do
@@ -96,13 +96,14 @@ local function first_members(timeout, count)
   return members, List.reading(count, bytes)
 end
 
--- What a pass costs in all, of a list that costs `all` to read: each part walks to its place too.
+-- The cost of a whole pass over a list whose reading costs `all`: each part also walks to its
+-- place.
 function Pass.cost(length, all)
   return all * part_max / math.max(part_max - length / 4, part_max / 4)
 end
 
--- One part of the pass, from the entry before `from` to the front: all behind was looked at.
--- `count` members are due. Returns the cost.
+-- Makes one part of the pass, from the entry before `from` towards the front; those behind were
+-- looked at. `count` members are due. Returns the cost.
 local function pass_on(timeout, list, record, score, count, from)
   local length, off = redis.call('LLEN', list), {}
   from = math.min(from, length)
@@ -129,8 +130,8 @@ local function pass_on(timeout, list, record, score, count, from)
   return cost + reading_cost
 end
 
--- Lists again some of what has left the list, in due order; all of one score at once, so that a
--- score says how far it came. Returns the cost.
+-- Lists some members again that had left the list, in due order. Members that share a score are
+-- listed together, so that a score says how far this came. Returns the cost.
 local function list_some(timeout, list, record, count, after)
   local from = after and redis.call('ZCOUNT', timeout, '-inf', after) or 0
   local last_score, size, cost, upto = nil, 1, 0, count
@@ -160,9 +161,9 @@ local function list_some(timeout, list, record, count, after)
   return cost
 end
 
--- What the record says, and the next part of the work that follows from it. Returns
--- how many of the first members have left the list; whether that work was enough for one call;
--- and the cost. What is paused is listed again.
+-- Reads what the record says of a pass, and does the next part of the work. A paused queue is
+-- listed again. Returns how many of the first members have left the list, whether the work was
+-- enough for one call, and the cost.
 function Pass.go_on(timeout, list, queue, paused)
   local record, score = queue.key, Unlisted.score(queue.unlisted_until)
   local from, after = Unlisted.score(queue.unlisted_from), Unlisted.score(queue.unlisted_after)

@@ -16,18 +16,18 @@
 -- RETURN   { now_us, 'OK' | 'PAUSED' | 'AGAIN', next, paused_until, pause_ended_ms, quarantined,
 --            shared, passed, end_us, moved... },
 --          { now_us, 'LATE' }, { now_us, 'WRONGTYPE', key }, { now_us, 'BADQUEUE', true name }
+--          AGAIN: this call made a part of a pass over the list, see _pass.lua, and moved nothing.
 --          next: score of the head, '' if none. paused_until: '', ms, or -1 (until resumed), of
 --          the queue or of all, whichever is later.
 --          pause_ended_ms: when the last pause ended, 0 if there was none. quarantined: how many.
---          AGAIN: a part of a pass over the list, see _pass.lua, whatever is due.
---          passed: what taking them off the list cost, in elements that LREM would pass; shared:
---          the part of it that more of them would have shared
---          end_us: TIME at the end; now_us where it stands still in a script
---          moved: score, count, score, count... of what reached the destination, in its order; of
---          a message that carries the flag score, id bytes
--- COST     O(log pending) for each message while the list is in due order, or none is kept; else at
---          most 20 ms for the list, whatever is in it: fewer messages are moved, or the list is
---          passed by parts, one in each call, before they are. Nothing due: nothing written
+--          passed: the cost of the list, in elements that LREM would pass; shared: the part of it
+--          that would not grow with more messages.
+--          end_us: TIME at the end; now_us if time stands still in a script.
+--          moved: score, count, score, count... of the messages that reached the destination, in
+--          its order; score, id bytes of a message that carries the flag
+-- COST     O(log pending) for each message while the list is in due order, or if none is kept; else
+--          at most 20 ms for the list, whatever is in it: the call moves fewer messages, or a pass
+--          over the list goes before, one part in each call. If nothing is due, nothing is written
 
 local destination, timeout, list, record = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local names, ids, quarantine, all = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
@@ -36,7 +36,8 @@ local messages_max, bytes_max = tonumber(ARGV[3]), tonumber(ARGV[4])
 
 local now_us = Begin.now()
 if now_us / 1000 > valid_until_ms then return { now_us, 'LATE' } end
--- Without names it goes on, and without quarantine as long as there is nothing for it.
+-- It goes on if the keys of the names hold another type, and if the quarantine does, as long as
+-- nothing has to go there.
 local kinds = { timeout, 'zset', destination, 'list', list, 'list' }
 local queue, refused = Begin.queue(now_us, record, ARGV[1], kinds)
 if refused then return refused end
@@ -46,15 +47,16 @@ local paused_until, pause_ended_ms = Pause.of(queue.paused_until, of_all, now_us
 local status = paused_until == '' and 'OK' or 'PAUSED'
 local passed, shared = 0, 0
 
--- The first members, as many as this, have left the list before.
+-- How many of the first members have left the list in an earlier call.
 local unlisted, again = 0, false
 if queue.keeps_list and queue.unlisted_until then
   unlisted, again, passed = Pass.go_on(timeout, list, queue, status == 'PAUSED')
   if again then status = 'AGAIN' end
 end
 
--- Due members are the ranks 0..due-1. Read in chunks that begin with one and double: the limit in
--- bytes has to be felt before much is read, and what comes may be larger than what came.
+-- The due members have the ranks 0..due-1. They are read in chunks, of one at first, then twice as
+-- many each time: the limit in bytes must be noticed before much is read, and the next members may
+-- be larger than those before.
 local now_ms, pending, all_due = string.format('%.3f', now_us / 1000), 0, 0
 if status == 'OK' then
   all_due = redis.call('ZCOUNT', timeout, '-inf', now_ms)
@@ -79,10 +81,11 @@ while taken < due do
   chunk = math.max(1, math.min(2 * chunk, 16, math.floor((bytes_max - bytes) / largest)))
 end
 
--- The entries at the list's head that go: members that are moved, and stale ones, which are not
--- pending and would only be in the way. `run` of them are known, the first `in_order` in due order;
--- of the others `run_of` holds the number of the member, 0 of a stale one. `number_of` then holds
--- the members that were not met. A page is read if its last entry goes: what stays may be large.
+-- The first `run` entries of the list leave it: members that are moved, and stale entries, which
+-- are not pending and would only be in the way. The first `in_order` of them are in due order; for
+-- each of the others `run_of` holds the number of the member, 0 for a stale entry. Then `number_of`
+-- holds the members that were not met. A page is read only if its last entry leaves the list, since
+-- entries that stay may be large.
 local run, in_order, run_of, number_of = 0, 0, {}, nil
 local function another_order()
   in_order, number_of = run, {}
@@ -128,7 +131,8 @@ local function read_run()
   if not number_of and (met < taken or redis.call('LLEN', list) - run > pending - taken) then
     another_order()
   end
-  -- Where more is listed than is pending: the next transfer may be far.
+  -- Stale entries behind the run go too if more is listed than is pending, since the next transfer
+  -- may be far away.
   local moved = {}
   for i = 1, met == taken and number_of and taken or 0 do moved[members[i]] = true end
   while met == taken and number_of and stale_max > 0 do
@@ -139,9 +143,9 @@ local function read_run()
   end
 end
 
--- What else has to leave the list: places, { index, member, index, member... }, and members to be
--- looked for by LREM. Fewer members are taken where more of them cost too much, and none where a
--- pass for all that is due is cheaper, which begins then.
+-- Finds what else has to leave the list: `off` gets places, { index, member, index, member... },
+-- and `missing` the members that only LREM can find. Fewer members are taken if more would cost too
+-- much. None is taken if a pass for all due members is cheaper: then that begins.
 local length, off, missing = 0, {}, {}
 local function find_others()
   local others = {}
@@ -152,13 +156,13 @@ local function find_others()
   local size, keep = bytes / taken, taken
   local all = List.reading(length, length * size)
   if all > List.reading_max or 25 * #others < length then
-    -- What they are marked for passes a part of the list besides.
+    -- The LREM that removes the marked members passes a part of the list besides.
     local most = math.max(350000, List.reading_max - 0.3 * length)
     most = math.max(8, math.floor(most / (8 * (List.reach(length / 4, length) + size / 20))))
     if #others > most then keep = number_of[others[most + 1]] - 1 end
     for i = #others, most + 1, -1 do others[i] = nil end
   end
-  -- What is read is of use to those that are taken now; a pass to all that are due.
+  -- Reading the list serves only the members that are taken now, a pass serves all that are due.
   local read_max = all_due > 2 * #others and List.reading_max / 4 or List.reading_max
   local places, located, read_for_all =
     List.locate(list, length, others, size, List.reading_max, read_max)
@@ -177,7 +181,7 @@ local function find_others()
   end
   local all_missed = missed / #others * all_due
   if missed > missing_max and all_missed * length / 2 > Pass.cost(length, all) then
-    -- What stands at the head goes before.
+    -- The members at the head of the list go before the pass begins.
     keep = number_of[others[1]] - 1
     if keep == 0 then
       local score = now_ms
@@ -190,7 +194,7 @@ local function find_others()
     off, missing = {}, {}
   end
   taken = keep
-  -- What the run holds of those that are not taken stays, and what is behind it is not trimmed.
+  -- The run ends before the first of its members that is not taken now, which stays in the list.
   local kept = run
   for i = run, in_order + 1, -1 do
     if run_of[i] > keep then kept = i - 1 end
@@ -204,9 +208,9 @@ local function find_others()
   run = kept
 end
 
-local leaves -- the whole list: 'all' is moved, or all 'due'
+local leaves -- why the whole list goes: 'all' pending messages are moved, or all are 'due'
 if queue.keeps_list and status == 'OK' and pending == 0 then
-  -- All that is listed is stale.
+  -- All entries are stale.
   redis.call('UNLINK', list)
 elseif taken > 0 and queue.keeps_list and unlisted == 0 then
   if taken == pending then
@@ -257,7 +261,7 @@ if taken > 0 then
     redis.call('ZADD', quarantine, unpack(poison, from, math.min(from + 999, #poison)))
   end
   if leaves or not queue.keeps_list then
-    -- Without order list: what Redisson lists all the same would stay for ever.
+    -- Where no order list is kept, entries that Redisson adds all the same would stay for ever.
     redis.call('UNLINK', list)
     if leaves == 'due' then Pass.begin(record, list, now_ms, 0) end
   elseif unlisted > 0 then
