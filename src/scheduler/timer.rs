@@ -51,3 +51,42 @@ impl Timer {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::store::clock::monotonic_us;
+
+    /// Each row: the moments that it is set to, one after the other, in ms from now, and whether it
+    /// fires.
+    #[tokio::test]
+    async fn fires_at_the_last_moment_that_it_is_set_to() {
+        let rows: [(&[Option<i64>], bool); 6] = [
+            (&[], false),
+            (&[Some(5)], true),
+            (&[Some(-5)], true),
+            (&[Some(60_000), Some(5)], true),
+            (&[Some(5), Some(60_000)], false),
+            (&[Some(5), None], false),
+        ];
+        for (moments, fires) in rows {
+            let timer = Timer::new().unwrap();
+            let now_us = monotonic_us();
+            let at_us = |ms: i64| now_us.saturating_add_signed(ms * 1_000);
+            for moment in moments {
+                timer.set(moment.map(at_us)).unwrap();
+            }
+            let wait = if fires { Duration::from_secs(10) } else { Duration::from_millis(20) };
+            let fired = tokio::time::timeout(wait, timer.fired()).await;
+            assert_eq!(fired.is_ok(), fires, "{moments:?}");
+            let due_us = moments.last().copied().flatten().map(at_us);
+            assert!(!fires || due_us.is_some_and(|due| monotonic_us() >= due), "{moments:?}");
+        }
+        // A moment of zero has passed, and is no sign to unset it.
+        let timer = Timer::new().unwrap();
+        timer.set(Some(0)).unwrap();
+        timer.fired().await.unwrap();
+    }
+}
