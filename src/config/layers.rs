@@ -251,7 +251,13 @@ fn ours(all: Vec<(String, String)>, errors: &mut Vec<ConfigError>) -> Map<String
         if matches!(key.split_once("__"), Some((section, key)) if !section.is_empty()
             && key.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_'))
         {
-            ours.insert(name, value);
+            // In place of bytes that are not UTF-8: a password would be another, and easy to guess.
+            if value.contains(char::REPLACEMENT_CHARACTER) {
+                let rule = "must be UTF-8".to_owned();
+                errors.push(ConfigError::of(name, "the environment", rule));
+            } else {
+                ours.insert(name, value);
+            }
         } else if !service_link.iter().any(|link| key.starts_with(link)) {
             let rule = format!("is not a setting; the form is {PREFIX}SECTION__KEY");
             errors.push(ConfigError::of(name, "the environment", rule));

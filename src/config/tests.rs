@@ -319,6 +319,16 @@ fn all_errors_at_once() {
     assert!(all.contains("broker.toml") && all.contains("(from the environment)"), "{all}");
 }
 
+/// The process reads its environment with U+FFFD in place of other bytes.
+#[test]
+fn a_variable_must_be_utf8() {
+    let layers = environment(&[("DELAY_BROKER_SERVER__PASSWORD", "hunter2\u{fffd}")]);
+    let errors = errors_of(layers).concat();
+    let expected = "DELAY_BROKER_SERVER__PASSWORD (from the environment): must be UTF-8";
+    assert!(errors.contains(expected), "{errors}");
+    assert!(!errors.contains("hunter2"), "{errors}");
+}
+
 #[test]
 fn a_file_that_is_no_toml_names_the_line_and_not_its_text() {
     let (dir, layers) = file("[server]\npassword = \"hunter2\nlisten = \"x\"");
