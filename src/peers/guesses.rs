@@ -1,4 +1,4 @@
-//! Wrong passwords: how long the answer to one waits, so that nobody can try many.
+//! Wrong passwords: how long the answer to one waits, so that each costs time, or a connection.
 //!
 //! Knows no password and no socket. Keeps: who says the right one never waits, whatever others at
 //! its address do; what is kept is bounded in number and time; those who wait cannot take up all
