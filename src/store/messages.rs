@@ -17,7 +17,7 @@ use crate::store::script::{
 use crate::store::search::BYTES_MAX;
 use crate::store::{Store, StoreError, number};
 
-/// Messages that one call names.
+/// Messages or members that one call names.
 const NAMED_MAX: usize = 100;
 
 /// A count, and whether an earlier head was made by it: a hint for the scheduler.
@@ -364,13 +364,20 @@ impl Store {
         queue: &QueueName,
         members: Vec<Bytes>,
     ) -> Result<Changed, StoreError> {
-        let named = !members.is_empty();
+        let (named, mut left) = (!members.is_empty(), &members[..]);
         let (mut count, mut head, mut pages) = (0, false, Pages::default());
         loop {
+            let mut bytes = 0;
+            let fits = |member: &&Bytes| {
+                bytes += member.len() as u64;
+                bytes <= BYTES_MAX
+            };
+            let few = left.iter().take(NAMED_MAX).take_while(fits).count();
+            let (some, behind) = left.split_at(few.max(1).min(left.len()));
             let first = if named { 0 } else { QUARANTINED_MAX - count };
             let more = [number(first), number(BYTES_MAX)].into_iter();
             let more = more.chain(pages.cursor.args());
-            let more = more.chain(members.iter().cloned());
+            let more = more.chain(some.iter().cloned());
             let answered = self.change(script, queue, more).await;
             let mut answer = answered.map_err(|error| part_applied(error, count))?;
             if answer.status == "LOST" {
@@ -381,7 +388,9 @@ impl Store {
             head |= answer.int()? == 1;
             // A restored member may be put aside again meanwhile: behind the cursor it is not met.
             pages.cursor = Cursor::read(&mut answer)?;
-            if named || pages.cursor.is_end() || count >= QUARANTINED_MAX {
+            left = behind;
+            let all = pages.cursor.is_end() || count >= QUARANTINED_MAX;
+            if left.is_empty() && (named || all) {
                 return Ok(Changed { count, head });
             }
         }

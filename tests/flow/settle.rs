@@ -167,6 +167,26 @@ fn a_poll_of_several_rounds_keeps_to_the_size_of_a_reply() {
     assert_eq!(call(&mut broker.client(), &["DQ.SIZE", "q"]), Value::Int(1));
 }
 
+/// However many members of quarantine a command names, no call to Redis names them all.
+#[test]
+fn many_members_of_quarantine_take_several_calls() {
+    let Setting { broker, proxy, mut redis } = set_up();
+    let mut client = broker.client();
+    say(&mut redis, "HSET delay_broker_queue:{q} name q");
+    let members: Vec<String> = (0..250).map(|n| format!("spoiled-{n};")).collect();
+    for action in ["DROP", "RESTORE"] {
+        for member in &members {
+            call(&mut redis, &["ZADD", "delay_broker_quarantine:{q}", "4e12", member]);
+        }
+        proxy.break_next(&["spoiled-0;", "spoiled-249;"], Break::Request);
+        let named = members.iter().map(String::as_str);
+        let command: Vec<&str> = ["DQ.QUARANTINE", "q", action].into_iter().chain(named).collect();
+        assert_eq!(call(&mut client, &command), Value::Int(250), "{action}");
+        assert_eq!(proxy.broken(), 0, "{action}");
+    }
+    assert_eq!(call(&mut client, &["DQ.SIZE", "q"]), Value::Int(250));
+}
+
 /// Links that break again and again, around any script: what was acknowledged comes once, what was
 /// refused never, and what is uncertain at most once.
 #[test]
