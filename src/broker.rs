@@ -1,8 +1,8 @@
 //! The handle that commands get: what they may do, in terms of queues and messages. No RESP, no
 //! socket.
 //!
-//! It owns the parts (store, offers, scheduler); `broker/start.rs` makes them. What can be done to
-//! one queue stands in `broker/queue.rs`, to all of them in `broker/queues.rs` and
+//! It owns the parts (store, offers, scheduler); `broker/start.rs` makes them. The methods of
+//! one queue are in `broker/queue.rs`, those of all queues in `broker/queues.rs` and
 //! `broker/pause_all.rs`; offers go to [`Offers`].
 
 use std::cell::{Cell, RefCell};
@@ -55,7 +55,7 @@ pub struct Broker {
     config: RefCell<Rc<Config>>,
     pub metrics: Metrics,
     pub clients: Clients,
-    /// What the buffers of all connections hold.
+    /// The memory of the buffers of all connections.
     pub memory: Rc<Memory>,
     pub turns: Turns,
     pub started: Instant,
@@ -104,7 +104,8 @@ impl Broker {
         self.config.borrow().clone()
     }
 
-    /// What CONFIG GET and INFO show from now on; who uses a setting is told by `server`.
+    /// Sets the settings that CONFIG GET and INFO show from now on; `client::listener`, which calls
+    /// it, gives connections theirs.
     pub fn set_config(&self, config: Rc<Config>) {
         self.config.replace(config);
     }
@@ -114,11 +115,11 @@ impl Broker {
         &self.redis_place
     }
 
-    /// Whether commands can be served: Redis is reachable, a node number is claimed, and the audit
+    /// Says if commands can be served: Redis is reachable, a node number is claimed, and the audit
     /// found nothing that refuses. The scheduler runs as long as the process does.
     ///
     /// # Errors
-    /// What is missing.
+    /// The reason for which they cannot.
     pub fn ready(&self) -> Result<(), String> {
         if self.stopping.get() {
             return Err("the broker is stopping".into());
@@ -142,7 +143,7 @@ impl Broker {
         })
     }
 
-    /// Whether the links to Redis are there.
+    /// True if the links to Redis are there.
     pub fn is_linked(&self) -> bool {
         self.store.is_up()
     }
@@ -171,7 +172,7 @@ impl Broker {
         futures_util::future::join(self.subscription.quit(), self.store.quit()).await;
     }
 
-    /// What is not finished: commands that are not answered yet, offers among them that wait for
+    /// The unfinished work: commands that are not answered yet, offers among them that wait for
     /// their batch, and transfers under way.
     pub fn unfinished(&self) -> Unfinished {
         let clients = self.clients.list();

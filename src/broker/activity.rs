@@ -44,7 +44,7 @@ macro_rules! line {
 pub struct Effect {
     /// The number of messages that it took out, changed or brought back, where it is known.
     pub messages: Option<u64>,
-    /// Whether there was anything of the queue, where that could be a mistake.
+    /// True if there was anything of the queue; told where its name could be a mistake.
     pub known: Option<bool>,
 }
 

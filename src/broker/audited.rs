@@ -25,7 +25,7 @@ const AUDIT_AGAIN: Duration = Duration::from_secs(1);
 /// Where there was no audit, or it may not ask.
 const UNKNOWN: &str = "unknown";
 
-/// What is known of the last audit.
+/// The findings of the last audit.
 pub struct Audited {
     mode: config::Audit,
     /// `None` before the first one.

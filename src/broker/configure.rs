@@ -14,12 +14,12 @@ use crate::store::delivery::Recorded;
 use crate::store::keys;
 use crate::store::offers::Configured;
 
-/// Between two looks at what of the configuration is not recorded.
+/// Between two looks for settings that are not recorded.
 const RECORD_AGAIN: Duration = Duration::from_secs(5);
 
-/// Records the configured queues once Redis is there, for ever: run as a task of its own. What was
-/// refused is tried again, and so is a name that its keys alone would not say, since Redis may have
-/// lost it.
+/// Records the configured queues once Redis is there, for ever: run as a task of its own. A queue
+/// that was refused is tried again, and so is a name that its keys alone would not say, since Redis
+/// may have lost it.
 pub(super) async fn configure(broker: Rc<Broker>) {
     let config = broker.config();
     let (mut recorded, mut refused) = (HashSet::new(), HashSet::new());
@@ -78,7 +78,7 @@ async fn record(broker: &Broker, name: &Bytes, words: Configured) -> Result<Reco
     }
 }
 
-/// What the configuration says of a queue, as the scripts name it.
+/// The settings of a queue, in the words of the scripts.
 pub(super) fn words(queue: &Queue) -> Configured {
     Configured {
         format: match queue.format {
@@ -89,7 +89,7 @@ pub(super) fn words(queue: &Queue) -> Configured {
     }
 }
 
-/// What is not as configured.
+/// Logs the settings that are not in effect.
 fn tell(queue: &str, recorded: Recorded) {
     match recorded {
         Recorded::All { dropped: 0 } => {}

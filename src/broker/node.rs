@@ -7,9 +7,9 @@ use crate::broker::Broker;
 use crate::domain::snowflake::{NODES, Snowflake};
 use crate::store::StoreError;
 
-/// A claim is refreshed so often while it lasts.
+/// The number of times that a claim is refreshed while it lasts.
 const REFRESHES: u32 = 4;
-/// Ids may run so far before Redis's clock, and no further: others would not take them for ours.
+/// The most that ids may run ahead of Redis's clock; beyond it others would not take them for ours.
 const AHEAD_MAX_MS: u64 = 43_200_000;
 
 /// Claims a node number and holds on to it, for ever; without one nothing is stored.

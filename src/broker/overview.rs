@@ -14,7 +14,7 @@ use crate::store::StoreError;
 
 /// Readings of queues are not older than this, where Redis can be asked.
 const FRESH: Duration = Duration::from_secs(5);
-/// INFO waits so long for newer ones.
+/// The time that INFO waits for newer ones.
 const WAIT: Duration = Duration::from_millis(250);
 /// Queues that are shown.
 const SHOWN_MAX: usize = 10;
@@ -22,7 +22,7 @@ const SHOWN_MAX: usize = 10;
 /// A title, and name and value of each field.
 pub type Section = (&'static str, Vec<(String, String)>);
 
-/// What INFO shows of the broker.
+/// The state of the broker that INFO shows.
 #[derive(Clone, Debug, Default)]
 pub struct ServerInfo {
     pub run_id: String,

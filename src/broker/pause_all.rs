@@ -67,7 +67,7 @@ impl Broker {
         Ok(())
     }
 
-    /// Whether all queues were paused at the last look.
+    /// True if all queues were paused at the last look.
     pub fn all_are_paused(&self) -> bool {
         self.paused_all.is_at(self.store.clock_of_all().now_us() / 1_000)
     }

@@ -20,7 +20,7 @@ use crate::store::{StoreError, member};
 /// Bytes of a reply around its messages.
 const REPLY_HEAD: usize = 64;
 
-/// What DQ.INFO shows: Redis's state now, and this broker's counts since its start.
+/// The state of a queue that DQ.INFO shows: Redis's now, and this broker's counts since its start.
 #[derive(Clone, Debug, Default)]
 pub struct QueueInfo {
     /// It has messages or had them not long ago, or is configured.

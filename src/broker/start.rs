@@ -1,4 +1,4 @@
-//! What a broker is made of, and the tasks that run as long as it does.
+//! The parts of a broker, and the tasks that run as long as it does.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -39,7 +39,7 @@ const METRICS_UPKEEP: Duration = Duration::from_secs(5);
 /// Payload bytes that one transfer moves, about: a copy of a few milliseconds.
 const TRANSFER_BYTES_MAX: u64 = 4 << 20;
 
-/// What batches tell of what they stored.
+/// Tells the scheduler of the messages that batches stored.
 struct Hints(Rc<Host>);
 
 impl Stored for Hints {

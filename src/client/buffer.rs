@@ -1,15 +1,15 @@
-//! Bytes that come from a client or go to it, in memory that does not stay as large as it was once.
+//! Bytes that come from a client or go to it. A buffer gives the memory of a large one back.
 
 use bytes::{Buf, BytesMut};
 
-/// Buffers that grew beyond this are given back when they are empty: what an idle connection holds
-/// is in no account.
+/// A buffer that grew beyond this is given back when it is empty, because the memory of idle
+/// connections is not counted.
 const KEPT_MAX: usize = 16 * 1024;
 
 #[derive(Default)]
 pub struct Buffer {
     pub bytes: BytesMut,
-    /// How many bytes there have been at most since it was empty.
+    /// The most bytes that it has held since it was last empty.
     most: usize,
 }
 
@@ -31,7 +31,7 @@ impl Buffer {
         }
     }
 
-    /// Memory that it takes, about: bytes at its front that went leave no room behind.
+    /// The memory that it takes, about: bytes dropped from its front still take their room.
     pub fn held(&self) -> usize {
         self.most.max(self.bytes.len())
     }

@@ -10,7 +10,8 @@ use crate::command::{self, CommandIndex};
 use crate::peers::memory::{Memory, Permit};
 use crate::resp::{Protocol, Reply};
 
-/// A reply with so many bytes of payload is followed by a rest, as long as its call, but for this.
+/// A call whose reply has this many bytes of payload is followed by a rest of its own length, up to
+/// the maximum.
 const LARGE_REPLY: usize = 64 * 1024;
 const REST_MAX: Duration = Duration::from_millis(250);
 const NO_PERMIT: &str = "UNAVAILABLE replies that other clients have not taken yet use up \
@@ -22,7 +23,7 @@ pub struct Call {
     pub index: CommandIndex,
     /// Bytes that its arguments hold.
     pub bytes: usize,
-    /// Of a command that may wait for something: cancelled when it has waited long enough.
+    /// For a command that may wait for something; cancelled when it has waited long enough.
     pub enough: Option<CancellationToken>,
 }
 
@@ -43,7 +44,7 @@ impl Call {
     }
 }
 
-/// A call whose reply may be large waits for a permit first, at most so long.
+/// A call that waits up to `at_most` for a permit first, if its reply may be large.
 pub fn with_permit(
     reply: LocalBoxFuture<'static, Reply>,
     index: CommandIndex,

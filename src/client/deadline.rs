@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use crate::client::settings::Settings;
 
-/// Under memory pressure a connection that holds what others wait for must move so many bytes in
-/// this time.
+/// Under memory pressure a connection that holds memory which others wait for must move PROGRESS
+/// bytes within STALL.
 const STALL_WHEN_SCARCE: Duration = Duration::from_secs(1);
 const PROGRESS_WHEN_SCARCE: usize = 256 * 1024;
-/// An unfinished request of this size must make progress: smaller ones harm nobody by waiting.
+/// An unfinished request of this size must make progress; a smaller one harms nobody.
 const PARTIAL_LARGE: usize = 64 * 1024;
 
-/// What has moved on a connection, and when.
+/// The bytes that have moved on a connection, and the moments at which they did.
 #[derive(Debug)]
 pub struct Progress {
     /// When bytes last moved, in or out, or the broker did what the client waits for.
@@ -27,7 +27,7 @@ pub struct Progress {
     scarce: Instant,
 }
 
-/// What a connection waits for.
+/// The reasons for which a connection waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
     /// Bytes of a request.

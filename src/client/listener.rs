@@ -23,16 +23,16 @@ use crate::peers::registry::Clients;
 /// Clients that have left while a command of theirs is under way are not counted against the limit
 /// of connections, but beyond it there are no more than this: their sockets may be open.
 const LEFT_MORE: usize = 64;
-/// Where no connection can be accepted, the next try is so much later.
+/// The pause after a connection could not be accepted.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
-/// For so long after that, a link to Redis that has to be made again comes before clients.
+/// After that, new links to Redis come before clients for this time.
 const SHORT_OF_FILES: Duration = Duration::from_secs(10);
 const LINKS_FIRST: Duration = Duration::from_secs(1);
-/// It is logged again after so long.
+/// The least time between two log lines about it.
 const LOG_AGAIN: Duration = Duration::from_secs(60);
 
-/// The next client of either, and whether it came with TLS. Neither port waits for the other to
-/// fall silent.
+/// The next client of either listener; true if it came with TLS. Clients of one port do not wait
+/// for those of the other to pause.
 async fn next(plain: &Listener, tls: &Listener) -> (io::Result<(TcpStream, SocketAddr)>, bool) {
     tokio::select! {
         accepted = plain.accept() => (accepted, false),
@@ -65,7 +65,7 @@ impl Unaccepted {
     }
 }
 
-/// A listener, or none: then nobody ever comes.
+/// A listener, or none, to which no client ever comes.
 struct Listener(Option<tokio::net::TcpListener>);
 
 impl Listener {
@@ -90,7 +90,7 @@ impl Listener {
     }
 }
 
-/// Who may connect.
+/// The limits of connections.
 #[derive(Clone, Copy, Debug)]
 struct Admission {
     clients_max: usize,

@@ -31,7 +31,7 @@ enum Pending {
 #[derive(Default)]
 pub struct Replies {
     line: VecDeque<Pending>,
-    /// Of those among them that are there.
+    /// Bytes of the replies that are ready.
     bytes: usize,
 }
 
@@ -49,7 +49,7 @@ impl Replies {
         self.bytes
     }
 
-    /// A reply that is there: written if nothing is before it, else kept in line.
+    /// Writes a reply that is ready if none is before it, else keeps it in line.
     pub fn ready(&mut self, reply: &Reply, protocol: Protocol, out: &mut BytesMut) {
         if self.line.is_empty() {
             return reply.encode(protocol, out);
@@ -80,7 +80,7 @@ impl Replies {
         self.line.push_back(Pending::Executed { executed, protocol, index });
     }
 
-    /// What the first of them waits for.
+    /// The ticket that the first of them waits for.
     pub fn awaited(&self) -> Option<&Ticket> {
         match self.line.front()? {
             Pending::Offered { ticket, .. } => Some(ticket),
@@ -89,7 +89,7 @@ impl Replies {
         }
     }
 
-    /// Writes and counts the first of them, as many as are there by now.
+    /// Writes and counts the first of them, up to one that is not ready.
     pub fn write(&mut self, out: &mut BytesMut, counts: &Counts) {
         while let Some(front) = self.line.front() {
             match front {

@@ -1,4 +1,4 @@
-//! What the settings say about connections.
+//! The settings of connections.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub struct Settings {
     pub stall_timeout: Duration,
     /// `None`: a client may be idle for ever.
     pub idle_timeout: Option<Duration>,
-    /// How long a large reply waits for those that others have not taken.
+    /// Maximum time that a large reply waits for large replies which other clients have not taken.
     pub reply_timeout: Duration,
 }
 

@@ -8,9 +8,9 @@ use crate::client::buffer::Buffer;
 
 /// Bytes that one write gives at most: the copy holds up everybody.
 const WRITE_MAX: usize = 256 * 1024;
-/// A client that sends nothing for so long at the end can be left without waiting for it.
+/// A client that sends nothing for this time at the end is not waited for.
 const SILENT: Duration = Duration::from_millis(20);
-/// One that does is given so long to take its last replies.
+/// A client that goes on sending has this time to take its last replies.
 const LINGER_MAX: Duration = Duration::from_secs(1);
 /// Bytes that are read away at once.
 const UNREAD: usize = 4 * 1024;

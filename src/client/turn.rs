@@ -13,9 +13,9 @@ const WRITE_PER_COMMAND: usize = 2048;
 #[derive(Debug, Default)]
 pub struct Turn {
     done: usize,
-    /// It has had more to do than one turn allows, and is not done yet: it waits in line before it
-    /// goes on, also where something else held it up meanwhile. Else all that are held up by the
-    /// same would have their turns at once.
+    /// The connection has more to do than one turn allows: it waits in line before it goes on, even
+    /// if something else held it up meanwhile. Otherwise all connections that one thing held up
+    /// would have their turns at once.
     in_line: bool,
 }
 
@@ -25,7 +25,7 @@ impl Turn {
         self.in_line |= self.is_over();
     }
 
-    /// The commands of this turn took so long together.
+    /// Records the time that the commands of this turn took together.
     pub fn took(&mut self, time: Duration) {
         if time >= TURN_TIME {
             self.done = TURN_MAX;
@@ -45,12 +45,13 @@ impl Turn {
         self.done >= TURN_MAX
     }
 
-    /// All that was read is done.
+    /// The connection has run all requests that it has read.
     pub fn has_caught_up(&mut self) {
         self.in_line = false;
     }
 
-    /// Whether the others go first now; then it is a new turn. `goes_on`: nothing else holds it up.
+    /// True if other connections go first now; a new turn begins then. `goes_on`: nothing else
+    /// holds this connection up.
     pub fn ends(&mut self, goes_on: bool) -> bool {
         let ends = self.is_over() || (self.in_line && goes_on);
         if ends {

@@ -346,7 +346,7 @@ impl<'a, 'r> Args<'a, 'r> {
     }
 }
 
-/// Whether an argument is a word, in any case.
+/// True if an argument is this word, in any case.
 pub fn is(value: &[u8], word: &str) -> bool {
     value.eq_ignore_ascii_case(word.as_bytes())
 }

@@ -1,4 +1,4 @@
-//! Who asks for a command: the user with its rights, the door, and the client behind it.
+//! The caller of a command: the user with its rights, the door, and the client behind it.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

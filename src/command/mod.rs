@@ -192,8 +192,7 @@ impl Session {
         (index, run)
     }
 
-    /// Whether the request would go into a batch now: inside a transaction EXEC does, and nothing
-    /// else.
+    /// True if the request would go into a batch now. Inside a transaction only EXEC does.
     pub fn is_offer(&self, request: Request<'_>) -> bool {
         let found = lookup(request.get(0).unwrap_or_default());
         let Some((_, spec)) = found.filter(|(_, spec)| spec.kind == Kind::Offer) else {
@@ -207,7 +206,7 @@ impl Session {
     }
 }
 
-/// Whether the reply may be as large as `limits.reply_bytes_max`.
+/// True if the reply may be as large as `limits.reply_bytes_max`.
 pub fn has_large_reply(index: CommandIndex) -> bool {
     let spec = index.and_then(|index| TABLE.get(index));
     spec.is_some_and(|spec| spec.kind == Kind::Messages)

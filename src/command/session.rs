@@ -11,7 +11,7 @@ use super::args::Rules;
 use super::caller::{Caller, Door};
 use super::redis::multi::Transaction;
 
-/// Whether replies are sent (CLIENT REPLY).
+/// The replies that are sent (CLIENT REPLY).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyMode {
     On,
@@ -41,7 +41,7 @@ impl Session {
         Self { caller, rules, reply: ReplyMode::On, transaction: None }
     }
 
-    /// Whether the client has said the password, or needs none.
+    /// True if the client has said the password, or needs none.
     pub fn is_authenticated(&self) -> bool {
         self.caller.user.is_some()
     }
@@ -68,7 +68,7 @@ impl Session {
         self.transaction = transaction;
     }
 
-    /// What it holds for the client, in bytes.
+    /// The bytes that it holds for the client.
     pub fn held(&self) -> usize {
         self.transaction.as_ref().map_or(0, |queued| queued.held())
     }
@@ -78,7 +78,7 @@ impl Session {
         self.caller.client.about.borrow_mut().protocol = protocol;
     }
 
-    /// Whether the reply of a command is sent that met `before` and left `self.reply`.
+    /// True if the reply of a command is sent that met the mode `before` and left `self.reply`.
     pub(super) fn answers(&mut self, before: ReplyMode) -> bool {
         match (before, self.reply) {
             (ReplyMode::SkipNext, ReplyMode::SkipNext) => {

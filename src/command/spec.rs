@@ -92,7 +92,7 @@ macro_rules! set {
                 Self(self.0 | other.0)
             }
 
-            /// Whether all of the other are in it.
+            /// True if all members of the other set are in this one.
             pub const fn covers(self, other: Self) -> bool {
                 self.0 & other.0 == other.0
             }

@@ -123,7 +123,7 @@ fn group(tokens: &mut &[&str]) -> (Argument, bool) {
     (one(alternatives, Form::OneOf), repeats)
 }
 
-/// What stands in brackets: optional, or `x [x ...]`, which makes the arguments before it repeat.
+/// The arguments in brackets: optional, or `x [x ...]`, which repeats the arguments before it.
 fn optional(before: &mut Vec<Argument>, tokens: &mut &[&str]) {
     let (inner, repeats) = group(tokens);
     let length = match &inner.form {

@@ -1,7 +1,8 @@
-//! Whose turn it is among connections that have more to do than one turn allows.
+//! The turns of connections that have more to do than one turn allows.
 //!
-//! They go on one at a time, each behind all that had something small to do meanwhile. So a client
-//! that sends little waits for one turn of one other, however many send without end.
+//! They take turns one at a time, and between two turns all connections run that have little to do.
+//! So a client that sends little waits for one turn of one other client, however many clients send
+//! without pause.
 
 use tokio::sync::Semaphore;
 
@@ -15,7 +16,7 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// Lets the others go first, and waits in line. Safe to cancel.
+    /// Waits in line for the next turn, and lets other connections run before it. Safe to cancel.
     pub async fn next(&self) {
         let _first_in_line = self.0.acquire().await;
         tokio::task::yield_now().await;

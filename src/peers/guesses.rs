@@ -1,8 +1,8 @@
-//! Wrong passwords: how long the answer to one waits, so that each costs time, or a connection.
+//! Wrong passwords: the delay of the answer to each, so that a guess costs time, or a connection.
 //!
-//! Knows no password and no socket. Keeps: who says the right one never waits, whatever others at
-//! its address do; what is kept is bounded in number and time; those who wait cannot take up all
-//! connections.
+//! Knows no password and no socket. Invariants: a client with the right password never waits,
+//! whatever other clients at its address do; the addresses in memory are bounded in number and
+//! time; delayed answers cannot take up all connections.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,16 +10,17 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// So many wrong ones of an address are answered at once: people mistype.
+/// The first wrong passwords of an address are answered at once, because people mistype.
 const FREE: u32 = 3;
-/// How long the next one waits; it doubles with each, up to the longest.
+/// The delay of the next answer; it doubles with each further one, up to the longest.
 const FIRST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(2);
-/// An address that was right or silent for so long begins anew.
+/// An address starts anew when it has given no wrong password for this time.
 const FORGOTTEN: Duration = Duration::from_secs(60);
-/// Addresses in mind; then the one that was silent for the longest time is forgotten.
+/// Maximum number of addresses in memory; a further one replaces the one whose last wrong password
+/// is the oldest.
 const ADDRESSES_MAX: usize = 1_024;
-/// Answers to one address that may wait at a time; then the connection is closed instead.
+/// Maximum number of delayed answers to one address at a time; beyond it the connection is closed.
 const WAITING_MAX: usize = 16;
 
 #[derive(Debug, Default)]
@@ -29,22 +30,23 @@ pub struct Guesses(RefCell<HashMap<IpAddr, Failed>>);
 struct Failed {
     count: u32,
     last: Instant,
-    /// One more than wait.
+    /// Shared with each delayed answer: there is one reference more than there are such answers.
     waiting: Rc<()>,
 }
 
-/// How a wrong password is answered.
+/// The way in which a wrong password is answered.
 #[derive(Debug)]
 pub enum Answer {
-    At,
-    /// After so long, and with this until then.
+    /// At once.
+    Now,
+    /// After this time, while the answer keeps the second value.
     After(Duration, Rc<()>),
-    /// Now, and then the connection ends.
+    /// At once, and then the connection ends.
     Close,
 }
 
 impl Guesses {
-    /// A wrong password came from an address with a port.
+    /// Counts a wrong password. `from`: the client's address with its port.
     pub fn failed(&self, from: &str, now: Instant) -> Answer {
         let mut all = self.0.borrow_mut();
         let address = network(from);
@@ -68,7 +70,7 @@ impl Guesses {
         failed.last = now;
         failed.count = failed.count.saturating_add(1);
         let Some(doubled) = failed.count.checked_sub(FREE + 1) else {
-            return Answer::At;
+            return Answer::Now;
         };
         if Rc::strong_count(&failed.waiting) > WAITING_MAX {
             return Answer::Close;
@@ -78,7 +80,8 @@ impl Guesses {
     }
 }
 
-/// Who has one IPv6 address has the others of its network.
+/// The address by which a client is counted. A client with one IPv6 address has all others of its
+/// network of 64 bits, so they count as one.
 fn network(from: &str) -> IpAddr {
     let address = from.parse().map(|from: SocketAddr| from.ip().to_canonical());
     match address {
@@ -97,7 +100,7 @@ mod tests {
 
     fn wait(answer: &Answer) -> Option<u128> {
         match answer {
-            Answer::At => Some(0),
+            Answer::Now => Some(0),
             Answer::After(wait, _) => Some(wait.as_millis()),
             Answer::Close => None,
         }
@@ -115,7 +118,7 @@ mod tests {
         assert_eq!(failed("5.6.7.8:1", 0), Some(0));
         assert_eq!(failed("1.2.3.4:1", 30), Some(2_000));
         assert_eq!(failed("1.2.3.4:1", 91), Some(0));
-        // Of IPv6 a network counts.
+        // An IPv6 network counts as one address.
         let waits: Vec<_> = (1..=5).map(|n| failed(&format!("[2001:db8::{n}]:1"), 0)).collect();
         assert_eq!(waits, [0, 0, 0, 100, 200].map(Some));
         assert_eq!(failed("[2001:db8:0:1::1]:1", 0), Some(0));

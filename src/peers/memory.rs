@@ -1,11 +1,11 @@
-//! What the buffers of all connections hold together, and who may read more into them.
+//! The memory of the buffers of all connections, and which connections may read more into theirs.
 //!
 //! Bytes are charged as they arrive, not when they are announced. Below the limit all connections
-//! read. Beyond it those that hold little still do, so that small commands are always served, and
-//! one of those that hold much, so that large ones get through one after the other; the others
-//! wait, and TCP pushes back. What Redis is asked for cannot be pushed back: a command whose reply
-//! may be large takes one of a few permits first, and keeps it until the client has taken the
-//! reply. Knows no socket. One thread owns all of it.
+//! read. Beyond it connections that hold little still read, so that small commands are always
+//! served, and so does one that holds much, so that large commands get through one after the other.
+//! The other connections wait, and TCP pushes back. Replies of Redis cannot be pushed back: a
+//! command whose reply may be large takes one of a few permits first, and keeps it until the client
+//! has taken the reply. Knows no socket. One thread owns all of it.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -17,29 +17,29 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 /// Permits a large reply.
 pub type Permit = OwnedSemaphorePermit;
 
-/// What a connection may always hold.
+/// Bytes that a connection may always hold.
 pub const SMALL: usize = 16 * 1024;
-/// Large replies at a time, where there is memory for more: Redis runs one call at a time, the
-/// others hide the round trip.
+/// Maximum number of large replies at a time, even with memory for more: Redis runs one call at a
+/// time, and the further ones only hide the round trip.
 const PERMITS_MAX: usize = 4;
 
-/// The limit and what counts towards it; one for all connections.
+/// The limit and the bytes that count towards it, shared by all connections.
 #[derive(Debug)]
 pub struct Memory {
     limit: usize,
     used: Cell<usize>,
-    /// One share reads beyond the limit.
+    /// A large share reads beyond the limit; there is one at most.
     large: Cell<bool>,
-    /// Something was given back.
+    /// Notified when a share gave memory back.
     freed: Notify,
-    /// The limit was reached, or a command began to wait for a permit.
+    /// Notified when the limit was reached, or a command began to wait for a permit.
     filled: Notify,
     permits: Arc<Semaphore>,
     /// Commands that wait for a permit.
     waiting: Cell<usize>,
 }
 
-/// What one connection holds; given back when dropped.
+/// The memory of one connection, given back when dropped.
 #[derive(Debug)]
 pub struct Share {
     memory: Rc<Memory>,
@@ -49,7 +49,7 @@ pub struct Share {
 }
 
 impl Memory {
-    /// `reply_max`: bytes of the largest reply, about.
+    /// `limit`: bytes for all connections; `reply_max`: bytes of the largest reply, about.
     pub fn new(limit: usize, reply_max: usize) -> Rc<Self> {
         Rc::new(Self {
             limit,
@@ -66,7 +66,7 @@ impl Memory {
         Share { memory: Rc::clone(self), bytes: 0, large: false, permit: None }
     }
 
-    /// Bytes held by all, and how many they may be.
+    /// Bytes that all connections hold, and their limit.
     pub fn used_and_limit(&self) -> (usize, usize) {
         (self.used.get(), self.limit)
     }
@@ -75,8 +75,8 @@ impl Memory {
         self.used.get() >= self.limit
     }
 
-    /// A permit for a large reply, in order of asking; none, if there is none in time. Safe to
-    /// cancel.
+    /// A permit for a large reply, given in the order of the requests; none if none is free within
+    /// `at_most`. Safe to cancel.
     pub async fn permit(&self, at_most: Duration) -> Option<Permit> {
         if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
             return Some(permit);
@@ -87,7 +87,7 @@ impl Memory {
     }
 }
 
-/// Counted among those that wait.
+/// Counts one command among those that wait for a permit, until dropped.
 struct Waiting<'a>(&'a Memory);
 
 impl<'a> Waiting<'a> {
@@ -108,7 +108,8 @@ impl Drop for Waiting<'_> {
 }
 
 impl Share {
-    /// It holds so many bytes now. A permit is given back where that is little.
+    /// Records that the connection holds `bytes` now. Below the small part it gives its permit
+    /// back.
     pub fn set(&mut self, bytes: usize) {
         if bytes < SMALL {
             self.permit = None;
@@ -131,7 +132,7 @@ impl Share {
         }
     }
 
-    /// Keeps the permit of its large reply until it holds little.
+    /// Keeps the permit of a large reply until the connection holds little.
     pub fn keep(&mut self, permit: Option<Permit>) {
         self.permit = permit;
     }
@@ -140,7 +141,7 @@ impl Share {
         Rc::clone(&self.memory)
     }
 
-    /// Whether it may read more now.
+    /// True if the connection may read more now.
     pub fn may_grow(&mut self) -> bool {
         if !self.is_large() || self.large || !self.memory.is_full() {
             return true;
@@ -149,23 +150,24 @@ impl Share {
         self.large
     }
 
-    /// Whether all together hold as much as they may.
+    /// True if all connections together hold as much as they may.
     pub fn is_scarce(&self) -> bool {
         self.memory.is_full()
     }
 
-    /// Whether it holds more than its small part.
+    /// True if the connection holds more than its small part.
     pub fn is_large(&self) -> bool {
         self.bytes >= SMALL
     }
 
-    /// Whether others need what it holds beyond its small part: then it must make progress.
+    /// True if other connections need the memory that this one holds beyond its small part: then it
+    /// must make progress.
     pub fn is_in_the_way(&self) -> bool {
         let awaited = self.permit.is_some() && self.memory.waiting.get() > 0;
         self.is_large() && (awaited || self.memory.is_full())
     }
 
-    /// Waits until something was given back. Safe to cancel.
+    /// Waits until a share gives memory back. Safe to cancel.
     pub async fn freed(&self) {
         self.memory.freed.notified().await;
     }

@@ -1,5 +1,6 @@
-//! What the connections of all clients share: who is connected, the memory of their buffers, whose
-//! turn it is, and who guesses passwords. Knows no socket and no command.
+//! State that the connections of all clients share: the list of clients, the memory of their
+//! buffers, the order of their turns, and the wrong passwords of each address. Knows no socket and
+//! no command.
 
 pub mod fairness;
 pub mod guesses;

@@ -1,8 +1,8 @@
 //! The connected clients: what CLIENT LIST shows of each connection, and the way to end one.
 //!
 //! Knows no socket. A connection registers itself, keeps its [`Client`], and is off the list when
-//! its client leaves or its [`Registered`] is dropped; whoever wants it closed sets its flag and
-//! wakes it.
+//! its client leaves or its [`Registered`] is dropped. [`Client::kill`] sets a flag and wakes the
+//! connection, which then closes.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -15,8 +15,9 @@ use tokio::sync::Notify;
 
 use crate::resp::Protocol;
 
-/// Clients that have left while a command of theirs is under way, and are off the list already.
-/// Beyond this they stay on it until that is answered: so they, too, are bounded by its limits.
+/// Maximum number of clients that have left, and are off the list, while a command of theirs is
+/// under way. Further ones stay on the list until the command is answered, so the limits of the
+/// list bound them too.
 const LEFT_MAX: usize = 1_000;
 
 /// All connections by id. Ids grow and are never used again.
@@ -70,12 +71,12 @@ impl Clients {
         self.0.left.get()
     }
 
-    /// How many there have been since the start.
+    /// The number of clients since the start.
     pub fn seen(&self) -> u64 {
         self.0.last_id.get()
     }
 
-    /// Those connected now, by id.
+    /// The clients that are connected now, by id.
     pub fn list(&self) -> Vec<Rc<Client>> {
         self.0.connected.borrow().values().cloned().collect()
     }
@@ -95,8 +96,8 @@ impl Registered {
         Rc::clone(&self.client)
     }
 
-    /// The client has left, and a command of it is under way: nobody has to see it any more, nor
-    /// does it count against a limit, unless too many have left so.
+    /// The client has left while a command of it is under way. It goes off the list and counts
+    /// against no limit any more, unless too many clients have left in this way.
     pub fn leave(&mut self) {
         if !self.has_left && self.clients.left() < LEFT_MAX {
             self.has_left = true;
@@ -127,23 +128,23 @@ impl Drop for Registered {
     }
 }
 
-/// One connection as others may see it.
+/// A connection as other connections may see it.
 #[derive(Debug)]
 pub struct Client {
     pub id: u64,
     pub addr: String,
     pub laddr: String,
     pub created: Instant,
-    /// When it last sent something.
+    /// The last moment at which it sent something.
     pub active: Cell<Instant>,
     pub about: RefCell<About>,
-    /// Its commands that are not answered yet.
+    /// The number of its commands that are not answered yet.
     pub unanswered: Cell<usize>,
     killed: Cell<bool>,
     wake: Notify,
 }
 
-/// What a client said about itself, and did last.
+/// The words of a client about itself, and its last command.
 #[derive(Clone, Debug)]
 pub struct About {
     pub name: Bytes,
@@ -169,7 +170,7 @@ impl Default for About {
 }
 
 impl Client {
-    /// Asks its connection to close; one that asks this of itself is answered first.
+    /// Asks its connection to close. A connection that asks this of itself is answered first.
     pub fn kill(&self) {
         self.killed.set(true);
         self.wake.notify_one();
@@ -184,8 +185,8 @@ impl Client {
         self.wake.notify_one();
     }
 
-    /// Waits until somebody wants the connection closed, or it to look at its settings. Safe to
-    /// cancel: what was not seen yet is seen with the next call.
+    /// Waits until another connection kills this one, or its settings change. Safe to cancel: the
+    /// next call sees a notification that this one missed.
     pub async fn woken(&self) {
         if !self.killed.get() {
             self.wake.notified().await;

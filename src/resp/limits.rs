@@ -1,5 +1,5 @@
-//! What a request may be at most. A length is checked when it is announced, before anything is
-//! waited for.
+//! The limits of a request. A length is checked when it is announced, before anything is waited
+//! for.
 
 use super::request::{ProtocolError, Range};
 
@@ -13,7 +13,8 @@ pub struct RequestLimits {
 }
 
 impl RequestLimits {
-    /// What a client may send before it has said the password, as in Redis: enough for HELLO.
+    /// The requests that a client may send before it has said the password, as in Redis: they are
+    /// large enough for HELLO.
     pub const UNAUTHENTICATED: Self = Self {
         args_max: 10,
         arg_bytes_max: 16 * 1024,
@@ -21,7 +22,7 @@ impl RequestLimits {
         inline_bytes_max: 16 * 1024,
     };
 
-    /// How many arguments an array announces.
+    /// The number of arguments that an array announces, if it is allowed.
     pub(super) fn check_count(&self, announced: i64) -> Result<usize, ProtocolError> {
         match usize::try_from(announced) {
             Ok(count) if count <= self.args_max => Ok(count),
@@ -29,7 +30,8 @@ impl RequestLimits {
         }
     }
 
-    /// The length of an argument, which begins so many bytes behind the start of its request.
+    /// The length that an argument announces, if it is allowed. `begins`: the bytes of its request
+    /// before it.
     pub(super) fn check_length(
         &self,
         announced: i64,
@@ -62,7 +64,7 @@ impl RequestLimits {
         Ok(())
     }
 
-    /// The error that names a setting, or Redis's own where the limit is none.
+    /// The error that names a setting, or Redis's own where the limit is not a setting.
     fn error(&self, names_setting: ProtocolError) -> ProtocolError {
         match names_setting {
             error if *self != Self::UNAUTHENTICATED => error,

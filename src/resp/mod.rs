@@ -1,9 +1,9 @@
 //! The part of RESP that a server speaks: requests in, replies out, both protocol versions.
 //!
 //! Requests are arrays of bulk strings, or inline commands; nothing nested. [`request`] reads them
-//! within [`limits`] that hold before anything is waited for; [`reply`] types and writes what is
-//! sent.
-//! No IO here, and no command is known here.
+//! within [`limits`] that hold before anything is waited for; [`reply`] has the types of replies
+//! and writes them.
+//! Does no IO, and knows no command.
 
 mod limits;
 mod reply;

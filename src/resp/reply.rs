@@ -1,7 +1,7 @@
 //! A reply, and its bytes in both protocol versions.
 //!
-//! Knows no command. Invariant: an error or a simple string never contains CR or LF, whatever a
-//! client managed to get into its text.
+//! Knows no command. Invariant: an error or a simple string never contains CR or LF, whatever text
+//! of a client it quotes.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use redis_protocol::{resp2, resp3};
 
 use super::Protocol;
 
-/// A reply as it is written in either protocol.
+/// A reply, encoded for both protocols beforehand.
 #[derive(Debug, PartialEq)]
 pub struct Encoded([BytesMut; 2]);
 
@@ -33,12 +33,12 @@ impl Encoded {
     }
 }
 
-/// What a command answers.
+/// The answer to a command.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     Ok,
     Simple(Cow<'static, str>),
-    /// First word = code, the rest is for people.
+    /// Its first word is a code, and the rest is for people.
     Error(String),
     Integer(i64),
     /// A bulk string in RESP2.
@@ -46,11 +46,11 @@ pub enum Reply {
     Bulk(Bytes),
     Null,
     Array(Vec<Reply>),
-    /// A flat array in RESP2. Keys are different from one another.
+    /// A flat array in RESP2. All its keys differ.
     Map(Vec<(Reply, Reply)>),
-    /// No bytes at all.
+    /// Writes no bytes: the client wants no reply.
     Nothing,
-    /// A large one that is always the same.
+    /// A large reply that is always the same.
     Encoded(Arc<Encoded>),
 }
 
@@ -59,18 +59,18 @@ impl Reply {
         Self::Bulk(data.into())
     }
 
-    /// A count, as everybody's clients know them.
+    /// A count; one beyond the integers of the protocol becomes the largest of them.
     pub fn count(n: u64) -> Self {
         Self::Integer(i64::try_from(n).unwrap_or(i64::MAX))
     }
 
-    /// A map whose keys are words of ours.
+    /// A map with fixed keys.
     pub fn map<const N: usize>(fields: [(&'static str, Reply); N]) -> Self {
         let fields = fields.into_iter();
         Self::Map(fields.map(|(key, value)| (key.into(), value)).collect())
     }
 
-    /// Bytes of the strings in it.
+    /// Bytes of its bulk strings; those of keys do not count.
     pub fn payload_bytes(&self) -> usize {
         match self {
             Self::Bulk(data) => data.len(),
@@ -80,7 +80,7 @@ impl Reply {
         }
     }
 
-    /// How many bytes `encode` appends.
+    /// The number of bytes that `encode` appends.
     pub fn encoded_bytes(&self, protocol: Protocol) -> usize {
         let bulk = |length| 1 + digits(length as u64) + 2 + length + 2;
         let head = |count| 1 + digits(count as u64) + 2;
@@ -126,8 +126,8 @@ impl Reply {
                 resp3::encode::complete::extend_encode(out, &self.resp3(), false)
             }
         };
-        // The encoder makes room by a logarithm, which gives some numbers of 15 digits and more one
-        // digit too many; it says where it ended.
+        // The encoder sizes its room by a logarithm, which allows one digit too many for some
+        // numbers of 15 digits and more; it returns the place where it ended.
         out.truncate(written.unwrap_or(before));
         debug_assert_eq!(out.len() - before, self.encoded_bytes(protocol), "{self:?}");
     }
@@ -141,7 +141,7 @@ impl Reply {
             Self::Integer(n) => Frame::Integer(*n),
             Self::Double(n) => Frame::BulkString(double_text(*n).into()),
             Self::Bulk(data) => Frame::BulkString(data.clone()),
-            // These two stand alone.
+            // `Nothing` and `Encoded` are never part of another reply.
             Self::Null | Self::Nothing | Self::Encoded(_) => Frame::Null,
             Self::Array(replies) => Frame::Array(replies.iter().map(Self::resp2).collect()),
             Self::Map(fields) => Frame::Array(
@@ -189,7 +189,7 @@ impl From<String> for Reply {
     }
 }
 
-/// Appends a bulk string: what an offer answers, a hundred thousand times a second.
+/// Appends a bulk string: the reply of an offer, written a hundred thousand times a second.
 pub fn encode_bulk(out: &mut BytesMut, data: &[u8]) {
     // `$`, up to 20 digits, two line ends.
     out.reserve(data.len() + 25);
@@ -219,7 +219,7 @@ fn put_decimal(out: &mut BytesMut, n: usize) {
     out.put_slice(text.get(text.len() - used..).unwrap_or_default());
 }
 
-/// As Redis prints doubles; `inf` and `-inf` are what Rust prints, too.
+/// A double as Redis prints it. Rust prints `inf` and `-inf` in the same way.
 fn double_text(n: f64) -> String {
     if n.is_nan() {
         return "nan".to_owned();
@@ -282,7 +282,7 @@ mod tests {
         }
     }
 
-    /// The same in another way: a second encoder.
+    /// A second encoder, written in another way.
     fn plain(reply: &Reply, protocol: Protocol) -> Vec<u8> {
         let resp3 = protocol == Protocol::Resp3;
         let all = |head: String, replies: &mut dyn Iterator<Item = &Reply>| {

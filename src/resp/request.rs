@@ -1,10 +1,10 @@
 //! Bytes into requests: arrays of bulk strings, and inline commands.
 //!
-//! Resumable: what was read of a partial request is kept, so its arguments are never read again,
-//! however small the pieces. Not recursive: an argument is a bulk string or an error. Every
-//! announced length is checked before anything is waited for, and so is the line end behind each
-//! argument. Knows no IO and no command. The wording of errors is Redis's, as clients know it; the
-//! setting of a limit that is broken comes behind it.
+//! The reader can resume: it keeps the arguments of a partial request that it has found, so it
+//! never reads them again, however small the pieces. It does not recurse: an argument is a bulk
+//! string or an error. It checks every announced length before it waits for anything, and then the
+//! line end behind each argument. It does no IO and knows no command. Errors have Redis's wording,
+//! which clients know, followed by the setting whose limit was exceeded.
 
 use bytes::{Buf, BytesMut};
 use thiserror::Error;
@@ -44,7 +44,8 @@ pub enum ProtocolError {
     Tls,
 }
 
-/// `*` or `$`, a sign, 19 digits and CR LF are 23 bytes: a line without an end beyond this is none.
+/// A length line needs at most 23 bytes: `*` or `$`, a sign, 19 digits, CR LF. A longer one is an
+/// error.
 const LENGTH_LINE_MAX: usize = 32;
 
 /// Room for arguments that a connection keeps between requests.
@@ -57,13 +58,13 @@ pub(super) type Range = (usize, usize);
 enum State {
     /// At the first byte of a request.
     Start,
-    /// In an inline command: this many bytes are known to hold no line end.
+    /// In an inline command, whose first `searched` bytes have no line end.
     Inline { searched: usize },
-    /// At the length of an argument; `left` arguments are still to come, this one included.
+    /// At the length of an argument; `left` counts the arguments to come, with this one.
     Length { left: usize },
-    /// At the first byte of an argument.
+    /// At the first byte of an argument of `length` bytes.
     Body { left: usize, length: usize },
-    /// A request is whole.
+    /// Behind the last byte of a request.
     Whole { inline: bool },
 }
 
@@ -72,7 +73,7 @@ enum State {
 pub struct RequestReader {
     limits: RequestLimits,
     state: State,
-    /// The first byte that was not read yet, counted from the start of the request.
+    /// The first byte that has not been read, counted from the start of the request.
     at: usize,
     /// The arguments so far: in the buffer, or in `unquoted` for an inline command.
     args: Vec<Range>,
@@ -92,15 +93,17 @@ impl RequestReader {
         }
     }
 
-    /// Holds from the next request on.
+    /// Sets the limits of the requests that begin from now on.
     pub fn set_limits(&mut self, limits: RequestLimits) {
         self.limits = limits;
     }
 
     /// Reads one request from the front of `buf`. `None`: more bytes are needed.
     ///
-    /// What asks for no reply (blank lines, `*0`, `*-1`) is skipped, and dropped from `buf`.
-    /// After an error the reader is of no further use.
+    /// Input that asks for no reply (blank lines, `*0`, `*-1`) is skipped and dropped from `buf`.
+    ///
+    /// # Errors
+    /// The bytes break the protocol or a limit. The reader must not be used any more.
     pub fn next(&mut self, buf: &mut BytesMut) -> Result<Option<()>, ProtocolError> {
         self.needs = 0;
         loop {
@@ -119,7 +122,7 @@ impl RequestReader {
                             self.state = State::Length { left };
                         }
                     },
-                    // The record of a ClientHello. It may hold no line end to wait for.
+                    // The first byte of a TLS ClientHello, which may never contain a line end.
                     Some(0x16) => return Err(ProtocolError::Tls),
                     Some(_) => self.state = State::Inline { searched: 0 },
                 },
@@ -178,7 +181,7 @@ impl RequestReader {
         }
     }
 
-    /// The request that `next` found; `buf` must be the same, and unchanged.
+    /// The request that `next` found; `buf` must be the same buffer, unchanged.
     pub fn request<'a>(&'a self, buf: &'a [u8]) -> Request<'a> {
         match self.state {
             State::Whole { inline: true } => Request { data: &self.unquoted, args: &self.args },
@@ -212,19 +215,19 @@ impl RequestReader {
         }
     }
 
-    /// How many more bytes the argument under way has announced. A hint for reserving in steps:
-    /// an announcement costs its sender nothing.
+    /// The bytes that the unfinished argument still lacks. Reserve them in steps only: to announce
+    /// a length costs the sender nothing.
     pub fn needs(&self) -> usize {
         self.needs
     }
 
-    /// Whether a request has begun that is not whole yet.
+    /// True if a request has begun and is not whole.
     pub fn is_partial(&self) -> bool {
         !matches!(self.state, State::Start | State::Whole { .. })
     }
 }
 
-/// A whole request: its arguments, the command's name first. Never empty when read by `next`.
+/// The arguments of a request, the command's name first; at least one after `next` found it.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     data: &'a [u8],
@@ -257,7 +260,8 @@ enum Line {
         end: usize,
     },
     Partial,
-    /// Not a number as Redis writes them: sign, leading zero, anything but digits, no line feed.
+    /// Not a number as Redis writes it: a plus sign, a leading zero, another byte than a digit, or
+    /// a CR without LF.
     Bad,
     Endless,
 }
@@ -265,7 +269,7 @@ enum Line {
 /// The number at `start`, up to its line end. Looks at no more than [`LENGTH_LINE_MAX`] bytes.
 fn length_line(buf: &[u8], start: usize) -> Line {
     let rest = buf.get(start..).unwrap_or_default();
-    // Nearly all lengths have one or two digits: no loop for them.
+    // Nearly all lengths have one or two digits, which need no loop.
     let digit = |b: u8| i64::from(b - b'0');
     match *rest {
         [b @ b'0'..=b'9', b'\r', b'\n', ..] => {
@@ -284,7 +288,7 @@ fn length_line(buf: &[u8], start: usize) -> Line {
     for (used, &b) in number.iter().take(LENGTH_LINE_MAX).enumerate() {
         match b {
             b'0'..=b'9' if used > 0 && length == 0 => return Line::Bad,
-            // Beyond every limit is all that matters about a number that does not fit.
+            // A number that does not fit is beyond every limit, and its value does not matter.
             b'0'..=b'9' => length = length.saturating_mul(10).saturating_add(i64::from(b - b'0')),
             b'\r' if used == 0 => return Line::Bad,
             b'\r' => {
@@ -482,8 +486,8 @@ mod tests {
         }
     }
 
-    /// All good rows after one another, cut and damaged at random: never a panic, and the same
-    /// requests and error however the bytes arrive.
+    /// All good rows in one input, cut and damaged at random: nothing panics, and requests and
+    /// error are the same however the bytes arrive.
     #[test]
     fn random_splits_and_damage() {
         let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
@@ -518,7 +522,7 @@ mod tests {
         }
     }
 
-    /// A partial request is not read again: the arguments found so far stay where they are.
+    /// A partial request is not read again: the reader keeps the arguments that it has found.
     #[test]
     fn many_arguments_in_small_pieces() {
         let limits = RequestLimits { args_max: 50_000, request_bytes_max: 1 << 20, ..LIMITS };

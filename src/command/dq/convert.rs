@@ -2,8 +2,8 @@
 //! format in this one, or in that of the queue.
 //!
 //! Replies with a map: how many were converted, and how many are left as they are, because the
-//! format cannot hold them or nobody can read them. Ids, names, due times and places stay. What is
-//! offered meanwhile may be overlooked; it may be cancelled and repeated.
+//! format cannot hold them or nobody can read them. Ids, names, due times and places stay. Messages
+//! that are offered meanwhile may be overlooked. The command may be cancelled and repeated.
 //! Errors: BADQUEUE, WRONGTYPE, UNAVAILABLE, UNCERTAIN. Way: pages of `lua/convert_listed.lua`,
 //! then of `lua/convert_pending.lua`.
 

@@ -4,8 +4,8 @@
 //! Replies with the message id once Redis has it; nil if NX or XX forbade it. Errors: ERR (the
 //! payload's encoding), BADQUEUE, BADDELAY, BADTIME, BADID, TOOBIG, TOOMANY (queues), WRONGTYPE,
 //! UNAVAILABLE, UNCERTAIN.
-//! Way: batch, `lua/offer.lua`. What is stored as given is not copied here: the batch packs from
-//! the read buffer.
+//! Way: batch, `lua/offer.lua`. A payload that is stored as given is not copied here: the batch
+//! packs it from the read buffer.
 
 use std::borrow::Cow;
 use std::rc::Rc;

@@ -1,8 +1,8 @@
 //! `AUTH [username] password`: authenticates the connection.
 //!
 //! Replies with OK. Errors: WRONGPASS; ERR where no password is set and none can be right. The only
-//! user is `default`. The reply to a wrong password waits the longer, the more of them came from an
-//! address.
+//! user is `default`. The reply to a wrong password is delayed, and the delay grows with the number
+//! of wrong passwords from the client's address.
 
 use std::fmt;
 use std::rc::Rc;
@@ -71,8 +71,8 @@ pub fn authenticate(
     Ok(())
 }
 
-/// The reply to a refusal; also for HELLO. A wrong password is logged, and the reply to it may
-/// wait: on this connection alone.
+/// The reply to a refusal; also for HELLO. A wrong password is logged, and its reply may be
+/// delayed, which holds up this connection alone.
 pub fn refused(session: &Session, broker: &Rc<Broker>, error: ArgError) -> Run {
     let wrong = error.code() == "WRONGPASS";
     let reply = Reply::from(error);
@@ -83,7 +83,7 @@ pub fn refused(session: &Session, broker: &Rc<Broker>, error: ArgError) -> Run {
     broker.metrics.wrong_password();
     tracing::warn!(client, "a client gave a wrong password");
     match broker.guesses.failed(client, Instant::now()) {
-        Answer::At => Run::Ready(reply),
+        Answer::Now => Run::Ready(reply),
         Answer::After(wait, place) => Run::Later(Box::pin(async move {
             tokio::time::sleep(wait).await;
             drop(place);

@@ -19,7 +19,7 @@ use crate::command::args::{ArgError, Args, integer, is};
 use crate::command::session::ReplyMode;
 use crate::command::{Categories, Category, Command, Group, MANY, Run, Session, Spec};
 
-/// What shows or ends the connections of others.
+/// Shows or ends the connections of others.
 const ADMIN: Categories = Categories::of(&[Category::Admin]);
 
 pub const SPEC: Spec = Spec {

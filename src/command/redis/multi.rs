@@ -149,7 +149,7 @@ impl Transaction {
         self.held
     }
 
-    /// Whether EXEC would store something.
+    /// True if EXEC would store something.
     pub fn stores(&self) -> bool {
         let local = |queued: &Queued| matches!(queued, Queued::Local(_));
         !self.failed && !self.queued.iter().all(|(_, queued)| local(queued))
