@@ -9,6 +9,8 @@
 //! A large payload is not sent with each page: its size and its last bytes tell nearly always, and
 //! where they do not the page is asked for again with all of it.
 
+use std::collections::{BTreeSet, HashMap};
+
 use bytes::Bytes;
 
 use crate::domain::queue::QueueName;
@@ -121,16 +123,16 @@ impl Store {
         payloads: &[Bytes],
     ) -> Result<Vec<bool>, StoreError> {
         let keys = QueueKeys::new(queue.as_bytes()).of(&CONTAINS);
-        let mut contained = vec![false; payloads.len()];
+        // For each the first place of an equal one: of equal ones only that one is asked for.
+        let mut places = HashMap::new();
+        let first = |(place, payload)| *places.entry(payload).or_insert(place);
+        let first: Vec<usize> = payloads.iter().enumerate().map(first).collect();
+        let mut left: BTreeSet<usize> = places.into_values().collect();
         let mut pages = Pages::default();
         // Of those that the page in hand is in doubt about, all bytes are sent.
         let mut doubted: Vec<usize> = Vec::new();
-        loop {
-            let mut asked: Vec<usize> = (0..payloads.len()).collect();
-            asked.retain(|place| contained.get(*place) == Some(&false));
-            if asked.is_empty() {
-                return Ok(contained);
-            }
+        while !left.is_empty() {
+            let asked: Vec<usize> = left.iter().copied().collect();
             let mut args = vec![Bytes::copy_from_slice(queue.as_bytes())];
             args.extend(pages.cursor.args());
             args.extend([number(LOOK_MAX), number(BYTES_MAX)]);
@@ -148,13 +150,8 @@ impl Store {
             let place = |number: u64| asked.get((number as usize).wrapping_sub(1)).copied();
             let doubt = answer.count()?;
             while !answer.is_empty() {
-                let Some(found) = place(answer.count()?).and_then(|place| payloads.get(place))
-                else {
-                    continue;
-                };
-                // The same payload may be asked for more than once.
-                for (slot, other) in contained.iter_mut().zip(payloads) {
-                    *slot |= other == found;
+                if let Some(found) = place(answer.count()?) {
+                    left.remove(&found);
                 }
             }
             if next != pages.cursor {
@@ -163,8 +160,9 @@ impl Store {
             doubted.extend(place(doubt));
             pages.cursor = next;
             if doubt == 0 && pages.cursor.is_end() {
-                return Ok(contained);
+                break;
             }
         }
+        Ok(first.iter().map(|place| !left.contains(place)).collect())
     }
 }
