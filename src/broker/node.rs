@@ -11,6 +11,9 @@ use crate::store::StoreError;
 const REFRESHES: u32 = 4;
 /// The most that ids may run ahead of Redis's clock; beyond it others would not take them for ours.
 const AHEAD_MAX_MS: u64 = 43_200_000;
+/// A noted time so far ahead is no step back of Redis's clock: another broker noted it after this
+/// one asked for the time, or its estimate of Redis's clock was fast.
+const NO_STEP_MS: u64 = 1_000;
 
 /// Claims a node number and holds on to it, for ever; without one nothing is stored.
 pub(super) async fn hold_node(broker: Rc<Broker>, ids: Rc<Snowflake>) {
@@ -93,11 +96,12 @@ async fn begin(
         }
         noted => noted?,
     };
-    // Up to the next note others gave ids, too.
-    let behind_ms = noted_ms + claim_ms;
-    if noted_ms <= now_ms {
+    if noted_ms <= now_ms + NO_STEP_MS {
+        ids.not_before(noted_ms);
         return Ok(());
     }
+    // Up to the next note others gave ids, too.
+    let behind_ms = noted_ms + claim_ms;
     if behind_ms > now_ms + AHEAD_MAX_MS {
         tracing::warn!(
             noted_ms,

@@ -237,6 +237,20 @@ fn an_offer_that_outlives_the_claim_of_its_node_number_is_stored() {
     assert_eq!(say(&mut client, "DQ.SIZE q"), Value::Int(3));
 }
 
+/// Another broker notes the time of its ids while this one starts: no clock has stepped back, and
+/// ids do not run ahead, further with each start.
+#[test]
+fn a_note_of_this_moment_is_no_step_back() {
+    let mut stage = Stage::new(&[]);
+    let number = |id: &str| u64::from_str_radix(id.rsplit_once('-').unwrap().1, 16).unwrap();
+    let before = offer(&mut stage.broker.client(), &["q", "1h", "m"]);
+    let soon = (time_us(&mut stage.redis) / 1_000 + 900).to_string();
+    call(&mut stage.redis, &["ZADD", "delay_broker_id_time", &soon, "latest"]);
+    let after = offer(&mut stage.another(&[]).client(), &["q", "1h", "m"]);
+    let half_a_minute = 30_000 << 22;
+    assert!(number(&after) < number(&before) + half_a_minute, "{before} {after}");
+}
+
 /// Redis's clock stepped back by an hour, and the broker was started anew: its ids go on behind
 /// those that were given before, as what is due at one time is delivered in the order of offering.
 #[test]
