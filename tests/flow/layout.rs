@@ -282,6 +282,7 @@ fn keys_are_given_to_the_other_name() {
     assert!(reply.starts_with("BADQUEUE ") && reply.contains("'{given}'"), "{reply}");
     assert_eq!(say(&mut client, "DQ.SIZE {given}"), Value::Int(2));
     take_due(&mut stage.redis, "{given}", "second", due_of(&id));
+    stage.broker.has_logged("Redis has recorded another name for the keys of a queue");
 }
 
 #[test]
