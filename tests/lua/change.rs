@@ -30,6 +30,13 @@ fn reschedule() {
             "timeout m2(b)=9000000000001 m1(a)=9000000000002; list m1(a) m2(b)",
         ),
         (
+            "among those that have left the list, where it stands: these are forgotten",
+            "timeout m1(a)=9000000000002; list m1(a); record name=$q unlisted_until=9000000000001",
+            "reschedule 9000000000002 #1 -9000000000000",
+            "OK 9000000000000 #1 :1",
+            "timeout m1(a)=9000000000000; list m1(a); record name=$q",
+        ),
+        (
             "by name, which stays; not listed",
             "timeout m1(a)=1000; names n=1000-0000000000000001; ids 0000000000000001=n",
             "reschedule '' n -9000000000000",
@@ -99,7 +106,8 @@ fn fire_now() {
     let mut bench = Bench::new(
         "timeout m1(a)=9000000000000 m2(b)=9000000000000 m3(c)=inf m4(d)=9000000000001
          list m1(a) m2(b) m3(c) m4(d)
-         names n=9000000000000-0000000000000002; ids 0000000000000002=n",
+         names n=9000000000000-0000000000000002; ids 0000000000000002=n
+         record name=$q unlisted_until=8000000000000",
     );
     bench.returns("fire '' n inf #3 9000000000000 #2", "OK :2 :1");
     let now_ms = bench.now_us / 1000;
@@ -107,7 +115,8 @@ fn fire_now() {
     bench.then(
         &format!(
             "timeout m2(b)={now_ms} m3(c)={now_ms} m1(a)=9000000000000 m4(d)=9000000000001
-             list m1(a) m2(b) m3(c) m4(d); names n={named}; ids 0000000000000002=n"
+             list m1(a) m2(b) m3(c) m4(d); names n={named}; ids 0000000000000002=n
+             record name=$q"
         ),
         "fired",
     );
