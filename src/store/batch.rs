@@ -210,7 +210,7 @@ impl Offers {
         }
     }
 
-    /// Whether the open batch takes another message. Where it does not, wait for [`Offers::room`]:
+    /// True if the open batch takes another message. Where it does not, wait for [`Offers::room`]:
     /// the connection stops reading, and TCP pushes back. While others wait, it takes those of the
     /// `first` in line only. There is as much room again for connections that have `few` offers in
     /// it, in line or not: the others cannot fill that.
