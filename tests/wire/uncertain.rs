@@ -49,7 +49,8 @@ impl Linked {
 /// The link stays dead for longer than it may take to find out.
 #[test]
 fn not_settled() {
-    let linked = Linked::start("300");
+    // Long enough that a busy machine sends all commands before the first is given up.
+    let linked = Linked::start("2000");
     let queue = fresh_queue();
     let mut offering = linked.peer(&queue);
     let mut executing = linked.peer(&queue);
