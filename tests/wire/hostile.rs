@@ -147,19 +147,17 @@ fn a_hundred_that_never_read() {
         for peer in &mut greedy {
             peer.tries_to_send(asked.repeat(3_000));
         }
-        // The machine may be busy with other things: the best of three is looked at.
-        let longest = (0..3).map(|_| {
-            let (begun, mut longest) = (Instant::now(), Duration::ZERO);
-            while begun.elapsed() < Duration::from_millis(700) {
-                let asked = Instant::now();
-                other.sends("DQ.OFFER «q» 1h a\r\n");
-                other.gets("$30\r\n«id»\r\n");
-                longest = longest.max(asked.elapsed());
-            }
-            longest
-        });
-        let best = longest.min().unwrap();
-        assert!(best < Duration::from_millis(250), "{best:?} beside {asked:?}");
+        // The machine may stall now and then, the greedy are there all the time: so the median.
+        let (begun, mut took) = (Instant::now(), Vec::new());
+        while begun.elapsed() < Duration::from_millis(1_500) {
+            let asked = Instant::now();
+            other.sends("DQ.OFFER «q» 1h a\r\n");
+            other.gets("$30\r\n«id»\r\n");
+            took.push(asked.elapsed());
+        }
+        took.sort();
+        let median = took[took.len() / 2];
+        assert!(median < Duration::from_millis(50), "{median:?} beside {asked:?}");
         greedy.into_iter().for_each(Peer::leave);
     }
 }
