@@ -12,6 +12,7 @@ List.long = 1000 -- elements: in a shorter list LREM is cheaper than a search
 List.reading_max = 400000 -- cost of what is read at a time: 10 ms
 List.marking = 100 -- cost of marking an element
 List.page_max = 16 -- elements: how large they are is known only afterwards
+local far = 300 -- cost of a walk to a page; where it is more, pages are four times as large
 
 -- The cost of reading so many elements with so many bytes.
 function List.reading(count, bytes)
@@ -23,7 +24,7 @@ end
 -- Reading also ends when the cost reaches `most`. Returns the first and the last index that were
 -- not read, and the cost.
 function List.each(list, first, last, back, most, seen)
-  local size, cost = 4, 0
+  local size, cost, length = 4, 0, redis.call('LLEN', list)
   while first <= last and cost < most do
     size = math.min(size, last - first + 1)
     local from = back and last - size + 1 or first
@@ -39,9 +40,11 @@ function List.each(list, first, last, back, most, seen)
       if said == true then return first, first - 1, cost end
       if said then cost = cost + said end
     end
-    cost = cost + List.reading(#page, bytes)
+    local walk = List.reach(from, length)
+    cost = cost + List.reading(#page, bytes) + walk
     if back then last = from - 1 else first = from + size end
-    size = math.max(1, math.min(List.page_max, 2 * size, math.floor(65536 / largest)))
+    local page_max = walk > far and 4 * List.page_max or List.page_max
+    size = math.max(1, math.min(page_max, 2 * size, math.floor(65536 / largest)))
   end
   return first, last, cost
 end

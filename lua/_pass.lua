@@ -108,8 +108,7 @@ local function pass_on(timeout, list, record, score, count, from)
   local length, off = redis.call('LLEN', list), {}
   from = math.min(from, length)
   local members, cost = first_members(timeout, count)
-  cost = cost + math.min(from, length - from)
-  local most = math.max(part_max - cost, part_max / 4)
+  local most = math.max(part_max - cost - math.min(from, length - from), part_max / 2)
   local _, last, reading_cost = List.each(list, 0, from - 1, true, most, function(element, at)
     local its_cost = 0
     local leaves = members and members[element]
@@ -117,7 +116,7 @@ local function pass_on(timeout, list, record, score, count, from)
     if leaves then
       off[#off + 1] = at
       off[#off + 1] = element
-      its_cost = its_cost + List.marking
+      its_cost = its_cost + List.marking + List.reach(at, length)
     end
     return its_cost
   end)
@@ -166,13 +165,15 @@ end
 -- enough for one call, and the cost.
 function Pass.go_on(timeout, list, queue, paused)
   local record, score = queue.key, Unlisted.score(queue.unlisted_until)
-  local from, after = Unlisted.score(queue.unlisted_from), Unlisted.score(queue.unlisted_after)
+  local recorded =
+    redis.call('HMGET', record, 'unlisted_from', 'unlisted_after', 'unlisted_tail')
+  local from, after = Unlisted.score(recorded[1]), Unlisted.score(recorded[2])
   local text = score and string.format('%.17g', score)
   local count = score and redis.call('ZCOUNT', timeout, '-inf', text) or 0
-  local damaged = (queue.unlisted_from and not from) or (queue.unlisted_after and not after)
+  local damaged = (recorded[1] and not from) or (recorded[2] and not after)
   local seen, cost = nil, 0
   if count > 0 and not damaged then
-    seen, cost = look_behind(timeout, list, record, score, after, queue.unlisted_tail)
+    seen, cost = look_behind(timeout, list, record, score, after, recorded[3])
   end
   if seen == nil then
     Unlisted.forget(record)

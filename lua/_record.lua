@@ -17,16 +17,13 @@ function Record.settings(key)
   return nil, found[1], found[2], found[3]
 end
 
--- All of it; the key holds a hash or nothing.
+-- All that most scripts need; the key holds a hash or nothing.
 function Record.read(key)
   local found = redis.call('HMGET', key, 'name', 'format', 'order_list', 'paused_until',
-    'unlisted_until', 'unlisted_from', 'unlisted_after', 'unlisted_tail', 'flag')
+    'unlisted_until', 'flag')
   return {
     key = key, name = found[1], format = found[2], keeps_list = found[3] ~= 'off',
-    paused_until = found[4],
-    unlisted_until = found[5], unlisted_from = found[6], unlisted_after = found[7],
-    unlisted_tail = found[8],
-    flag = found[9],
+    paused_until = found[4], unlisted_until = found[5], flag = found[6],
   }
 end
 

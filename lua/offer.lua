@@ -97,6 +97,7 @@ end
 
 -- A named message, which takes the place of the pending one of that name; as `store_one`.
 local function store_named(timeout, list, names, ids, delay, member, id, name, mode)
+  late()
   local text = redis.pcall('HGET', names, name)
   if type(text) == 'table' then return reason(text, names) end
   local kind = redis.pcall('HLEN', ids)

@@ -4,7 +4,7 @@
 //! it nobody else sees. Redis has no includes, and a table that each call of a script builds anew
 //! would cost it 0.1 us for each function: so [`assembled`] puts those functions and constants in
 //! front of a script that it reaches, each as a local variable, and leaves out comments and
-//! indentation.
+//! indentation. Parts that only statements with a call of `late()` reach are built by that call.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -97,6 +97,7 @@ parts! {
     "TakeOut" = "_take_out";
     "Unlisted" = "_unlisted";
     "Pass" = "_pass";
+    "Leave" = "_leave";
     "Page" = "_page";
     "Match" = "_match";
     "Head" = "_head";
@@ -155,15 +156,14 @@ struct Statement {
     text: String,
 }
 
-/// A script, and in front of it what it reaches of the parts.
-fn assembled(script: &str) -> String {
-    static TABLES: LazyLock<Vec<Vec<Statement>>> =
-        LazyLock::new(|| PARTS.iter().map(|(.., text)| statements(text)).collect());
-    let script = statements(script);
-    let mut wanted: BTreeSet<(usize, &str)> = BTreeSet::new();
-    let mut left: Vec<(usize, &str)> = Vec::new();
-    let outside = usize::MAX;
-    left.extend(script.iter().flat_map(|one| one.names.iter().map(|name| (outside, &name[..]))));
+static TABLES: LazyLock<Vec<Vec<Statement>>> =
+    LazyLock::new(|| PARTS.iter().map(|(.., text)| statements(text)).collect());
+
+/// The names, each with the place of its part, that some statements of a script reach.
+fn reached<'a>(script: impl Iterator<Item = &'a Statement>) -> BTreeSet<(usize, &'a str)> {
+    let mut wanted = BTreeSet::new();
+    let mut left: Vec<(usize, &str)> =
+        script.flat_map(|one| one.names.iter().map(|name| (usize::MAX, &name[..]))).collect();
     while let Some((from, name)) = left.pop() {
         // A table's is seen everywhere, what else is local in its own part alone.
         let table = name.split_once('.').map_or("", |(table, _)| table);
@@ -174,24 +174,38 @@ fn assembled(script: &str) -> String {
             left.extend(defining.flat_map(|one| one.names.iter().map(|name| (of, &name[..]))));
         }
     }
-    let mut source = String::new();
-    let (mut tables, mut bodies) = (Vec::new(), String::new());
+    wanted
+}
+
+/// A script, and in front of it what it reaches of the parts.
+fn assembled(script: &str) -> String {
+    let script = statements(script);
+    let wanted = reached(script.iter());
+    let at_once = reached(script.iter().filter(|one| !one.names.contains("late")));
+    let (mut tables, mut bodies, mut late) = (Vec::new(), String::new(), String::new());
     for (place, part) in TABLES.iter().enumerate() {
-        let reached =
-            |one: &&Statement| one.defines.iter().any(|name| wanted.contains(&(place, &name[..])));
-        let body: Vec<&Statement> = part.iter().filter(reached).collect();
+        let defines = |one: &Statement, of: &BTreeSet<(usize, &str)>| {
+            one.defines.iter().any(|name| of.contains(&(place, &name[..])))
+        };
+        let body: Vec<&Statement> = part.iter().filter(|one| defines(one, &wanted)).collect();
         tables.extend(body.iter().flat_map(|one| &one.defines).filter(|name| name.contains('.')));
         if !body.is_empty() {
-            bodies += "do\n";
-            body.iter().for_each(|one| bodies += &one.text);
-            bodies += "end\n";
+            let is_late = !body.iter().any(|one| defines(one, &at_once));
+            let block = if is_late { &mut late } else { &mut bodies };
+            *block += "do\n";
+            body.iter().for_each(|one| *block += &one.text);
+            *block += "end\n";
         }
     }
+    let mut source = String::new();
     for some in tables.chunks(8) {
         let names: Vec<String> = some.iter().map(|name| name.replace('.', "_")).collect();
         source += &format!("local {}\n", names.join(","));
     }
     source += &bodies;
+    if script.iter().any(|one| one.names.contains("late")) {
+        source += &format!("local late\nfunction late()\nlate = function() end\n{late}end\n");
+    }
     script.iter().for_each(|one| source += &one.text);
     source
 }
@@ -336,6 +350,17 @@ mod tests {
         assert_eq!(TRANSFER.source().matches("local function halved").count(), 1);
         // `search` of nobody else.
         assert!(GET.source().contains("function Find_rank") && !GET.source().contains("List_"));
+    }
+
+    #[test]
+    fn parts_of_seldom_cases_are_built_late() {
+        let (at_once, rest) = TRANSFER.source().split_once("function late()\n").unwrap();
+        let late = rest.split_once("local destination").unwrap().0;
+        for (name, is_late) in [("List_each", true), ("Leave_plan", true), ("Head_score", false)] {
+            let defined = format!("function {name}(");
+            assert_eq!((late.contains(&defined), at_once.contains(&defined)), (is_late, !is_late));
+        }
+        assert!(!GET.source().contains("late()"));
     }
 
     /// Redis would say so only where a script comes to it.
