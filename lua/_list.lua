@@ -12,7 +12,7 @@ List.long = 1000 -- elements: in a shorter list LREM is cheaper than a search
 List.reading_max = 400000 -- cost of what is read at a time: 10 ms
 List.marking = 100 -- cost of marking an element
 List.page_max = 16 -- elements: how large they are is known only afterwards
-local far = 300 -- cost of a walk to a page; where it is more, pages are four times as large
+local far = 100000 -- elements before a page from which on pages are four times as large
 
 -- The cost of reading so many elements with so many bytes.
 function List.reading(count, bytes)
@@ -40,8 +40,8 @@ function List.each(list, first, last, back, most, seen)
       if said == true then return first, first - 1, cost end
       if said then cost = cost + said end
     end
-    local walk = List.reach(from, length)
-    cost = cost + List.reading(#page, bytes) + walk
+    local walk = math.min(from, length - from)
+    cost = cost + List.reading(#page, bytes) + 0.0005 * walk
     if back then last = from - 1 else first = from + size end
     local page_max = walk > far and 4 * List.page_max or List.page_max
     size = math.max(1, math.min(page_max, 2 * size, math.floor(65536 / largest)))

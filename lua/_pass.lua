@@ -108,7 +108,7 @@ local function pass_on(timeout, list, record, score, count, from)
   local length, off = redis.call('LLEN', list), {}
   from = math.min(from, length)
   local members, cost = first_members(timeout, count)
-  local most = math.max(part_max - cost - math.min(from, length - from), part_max / 2)
+  local most = math.max(part_max - cost - math.min(from, length - from), part_max / 3)
   local _, last, reading_cost = List.each(list, 0, from - 1, true, most, function(element, at)
     local its_cost = 0
     local leaves = members and members[element]
