@@ -41,8 +41,8 @@ const REGISTRY_TRUSTED: Duration = Duration::from_secs(30);
 pub(super) const MANY: usize = 1_000;
 /// Queues whose names and heads one call asks for.
 const FOUND_MAX: usize = 500;
-/// After a search that failed.
-const SEARCH_RETRY: Duration = Duration::from_secs(1);
+/// After a search that failed, as at a start that is quicker than the connection it takes.
+const SEARCH_RETRY: Duration = Duration::from_millis(200);
 /// Unknown queues that publications named and that are still to be asked for, and their bytes; the
 /// SCAN finds more.
 const HEARD_MAX: usize = 10_000;
