@@ -23,6 +23,8 @@ impl Filed {
         let url = redis::shared().url(redis::shared().fresh_database());
         let args = ["--redis", &url, "--config", file.to_str().unwrap()];
         let broker = Broker::with_args(&args, &[]);
+        // It comes by itself some time after the start, and is no answer to a reload.
+        eventually("the audit is over", || broker.log().contains("the audit of").then_some(()));
         Filed { broker, dir }
     }
 
