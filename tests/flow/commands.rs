@@ -75,8 +75,8 @@ fn a_named_message_is_replaced_moved_and_its_name_is_free_again() {
     assert_eq!(nil, Value::Null);
     assert_eq!(say(&mut client, "DQ.GET q n"), Value::Null);
     // Later: what would have come soon does not.
-    let soon = offer(&mut client, &["q", "200", "postponed", "NAME", "n", "NX"]);
-    let later = say(&mut client, "DQ.RESCHEDULE q n 900").text();
+    let soon = offer(&mut client, &["q", "2s", "postponed", "NAME", "n", "NX"]);
+    let later = say(&mut client, "DQ.RESCHEDULE q n 3s").text();
     assert!(due_of(&later) > due_of(&soon) + 500);
     take_due(&mut stage.redis, "q", "postponed", due_of(&later));
     // At once, by name and by id; the reply counts each once.

@@ -61,7 +61,7 @@ fn a_busy_queue() {
     const COUNT: u64 = 3_000;
     let mut stage = Stage::new(&[]);
     let mut random = Random::new(42);
-    let due = time_us(&mut stage.redis) / 1_000 + 300;
+    let due = time_us(&mut stage.redis) / 1_000 + 3_000;
     for n in 0..COUNT {
         let score = (due + random.below(1_500)).to_string();
         let id = random.below(u64::MAX >> 11).to_le_bytes();

@@ -73,7 +73,7 @@ fn health_is_asked_without_the_file_of_the_broker() {
 fn a_destination_of_another_type_waits_and_its_neighbours_do_not() {
     let mut stage = Stage::new(&[]);
     let mut client = stage.broker.client();
-    offer(&mut client, &["wrong", "100", "kept"]);
+    offer(&mut client, &["wrong", "2s", "kept"]);
     say(&mut stage.redis, "SET wrong text");
     let reply = say(&mut client, "DQ.OFFER wrong 0 refused").text();
     assert!(reply.starts_with("WRONGTYPE "), "{reply}");

@@ -16,8 +16,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const TIMEOUT_MS: &str = "500";
 /// A call and its settlement, and what a busy machine needs.
-const ANSWERED_WITHIN: Duration = Duration::from_millis(500 + 500 + 1_000);
-const DUE_AFTER_MS: &str = "700";
+const ANSWERED_WITHIN: Duration = Duration::from_millis(500 + 500 + 3_000);
+const DUE_AFTER_MS: &str = "2500";
 /// How long a fault goes on after the message came due: waits are at their longest then.
 const LASTS_ON_MS: u64 = 900;
 
@@ -258,8 +258,9 @@ fn check(fault: &Fault) {
     let until = UNIX_EPOCH + Duration::from_millis(due + LASTS_ON_MS);
     eventually("the fault lasts on", || (SystemTime::now() > until).then_some(()));
     if fault.delivers {
-        let came = list(&mut scene.server.client(), "q");
-        assert_eq!(came, ["due"], "{name}: while it lasts");
+        eventually("it is delivered while the fault lasts", || {
+            (list(&mut scene.server.client(), "q") == ["due"]).then_some(())
+        });
     }
     (fault.end)(&mut scene);
     let mut redis = eventually("Redis takes writes", || {
@@ -371,7 +372,7 @@ fn ten_seconds_of_silence() {
         let reply = say(&mut client, "DQ.OFFER other 1h m").text();
         assert!(SILENT.iter().any(|code| reply.starts_with(code)), "{reply}");
         let took = begun.elapsed();
-        assert!(took < Duration::from_millis(4_500), "answered after {took:?}");
+        assert!(took < Duration::from_millis(6_500), "answered after {took:?}");
         answers += 1;
     }
     assert!(answers >= 2, "{answers}");

@@ -32,7 +32,7 @@ fn shared_keys(redis: &mut Client) -> Vec<String> {
 #[test]
 fn the_trace_of_a_redisson_client_is_delivered() {
     let mut stage = Stage::new(&[]);
-    let queue = "dest_queue1";
+    let queue = "trace_queue1";
     let base = time_us(&mut stage.redis) / 1_000;
     for (n, (id, ms)) in TRACE.into_iter().enumerate() {
         let member = legacy(id, &trace_payload(n));
@@ -163,7 +163,7 @@ fn names_with_braces_have_the_keys_of_redisson() {
         assert_eq!(call(&mut client, &["DQ.SIZE", first]), Value::Int(1));
     }
     // A crash later the recorded name counts, and not the guess that `{b}` means the queue `b`.
-    let id = offer(&mut client, &["{b}", "800", "after the crash"]);
+    let id = offer(&mut client, &["{b}", "5s", "after the crash"]);
     stage.replace_broker(&[]);
     take_due(&mut stage.redis, "{b}", "after the crash", due_of(&id));
 }
@@ -290,7 +290,7 @@ fn keys_that_two_names_claim_are_not_delivered() {
     let config = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&config, "[[queues]]\nname = \"{both}\"\n").unwrap();
     let mut stage = Stage::new(&[]);
-    offer(&mut stage.broker.client(), &["both", "400", "m"]);
+    offer(&mut stage.broker.client(), &["both", "3s", "m"]);
     stage.broker.signal("KILL");
     stage.broker.wait(SOON);
     stage.broker = Broker::with_args(

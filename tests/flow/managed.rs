@@ -40,7 +40,7 @@ pub fn is_gone(pid: u32) -> bool {
 fn a_redis_of_its_own_comes_and_goes_with_the_broker_and_keeps_what_is_pending() {
     let dir = DataDir::new();
     let (mut broker, _) = managed(&dir);
-    let kept = offer(&mut broker.client(), &["q", "3s", "over two restarts"]);
+    let kept = offer(&mut broker.client(), &["q", "8s", "over two restarts"]);
     let redis_pid = dir.pid().unwrap();
     broker.signal("INT");
     assert!(broker.wait(SOON).success());
@@ -50,7 +50,7 @@ fn a_redis_of_its_own_comes_and_goes_with_the_broker_and_keeps_what_is_pending()
     let (mut broker, _) = managed(&dir);
     let mut client = broker.client();
     assert_eq!(say(&mut client, "DQ.SIZE q"), Value::Int(1));
-    let acknowledged = offer(&mut client, &["q", "4s", "just before the crash"]);
+    let acknowledged = offer(&mut client, &["q", "8s", "just before the crash"]);
     broker.signal("KILL");
     broker.wait(SOON);
     let (mut broker, mut redis) = managed(&dir);
@@ -207,13 +207,15 @@ fn a_full_disk_loses_nothing_that_was_acknowledged() {
     let (broker, _) = managed_with(&dir, &settings);
     let mut client = broker.client();
     let payload = "x".repeat(100_000);
-    let (mut stored, mut uncertain) = (0, 0);
+    let (mut stored, mut uncertain, begun) = (0, 0, Instant::now());
     let refused = loop {
         let reply = call(&mut client, &["DQ.OFFER", "q", "1h", &payload]);
         let text = reply.text();
         match reply {
             Value::Bulk(_) => stored += 1,
             _ if text.starts_with("UNCERTAIN ") => uncertain += 1,
+            // A machine that stalled may have refused it; the full disk ends Redis too.
+            _ if begun.elapsed() < SOON && !broker.log().contains("is started again") => {}
             _ => break text,
         }
     };
@@ -247,7 +249,7 @@ fn a_stop_on_a_full_disk_is_a_failure() {
     let payload = "x".repeat(100_000);
     eventually("refused", || {
         let reply = call(&mut client, &["DQ.OFFER", "q", "1h", &payload]).text();
-        reply.starts_with("UNAVAILABLE ").then(|| assert!(reply.contains("MISCONF"), "{reply}"))
+        (reply.starts_with("UNAVAILABLE ") && reply.contains("MISCONF")).then_some(())
     });
     broker.signal("TERM");
     assert_eq!(broker.wait(SOON).code(), Some(1));

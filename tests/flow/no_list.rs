@@ -61,7 +61,7 @@ fn one_broker_is_told_and_all_go_by_it() {
     let told = configured(&stage, OFF);
     recorded(&mut stage.redis, &off());
     let mut clients = [told.client(), stage.broker.client()];
-    let due = time_us(&mut stage.redis) / 1_000 + 300;
+    let due = time_us(&mut stage.redis) / 1_000 + 3_000;
     let at = due.to_string();
     for (n, client) in clients.iter_mut().enumerate() {
         for kind in ["plain", "named"] {

@@ -43,9 +43,9 @@ fn a_pause_with_a_duration_ends_by_itself_and_lateness_counts_from_its_end() {
     let mut stage = Stage::new(&[crate::stage::NO_SCAN]);
     let mut client = stage.broker.client();
     let before = time_us(&mut stage.redis) / 1_000;
-    assert_eq!(say(&mut client, "DQ.PAUSE q 1500"), Value::Simple("OK".into()));
+    assert_eq!(say(&mut client, "DQ.PAUSE q 5s"), Value::Simple("OK".into()));
     let until = info(&mut client, "q", "paused_until").int() as u64;
-    assert!(until >= before + 1_500 && until <= before + 1_500 + 1_000, "{before} {until}");
+    assert!(until >= before + 5_000 && until <= before + 5_000 + 5_000, "{before} {until}");
     let id = offer(&mut client, &["q", "0", "m"]);
     let (payload, at) = take(&mut stage.redis, "q");
     assert_eq!(payload, b"m");
@@ -58,7 +58,7 @@ fn a_pause_with_a_duration_ends_by_itself_and_lateness_counts_from_its_end() {
     });
     let waited_ms = (until - due_of(&id)) as f64;
     let lateness: f64 = info(&mut client, "q", "lateness_max_ms").text().parse().unwrap();
-    assert!(waited_ms > 1_000.0 && lateness < 1_000.0, "waited {waited_ms}, late {lateness}");
+    assert!(waited_ms > 3_000.0 && lateness < 3_000.0, "waited {waited_ms}, late {lateness}");
 }
 
 /// What such a pause records is gone after it, also where the broker was another one when it began.

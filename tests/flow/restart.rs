@@ -41,7 +41,7 @@ fn a_redis_that_was_killed_and_is_back_delivers_all_once() {
     let mut server = Server::start();
     let broker = Broker::spawn(
         &server.url(),
-        &[("redis.call_timeout_ms", "300"), ("redis.settle_timeout_ms", "300"), NO_SCAN],
+        &[("redis.call_timeout_ms", "2000"), ("redis.settle_timeout_ms", "2000"), NO_SCAN],
     );
     let mut client = broker.client();
     assert_eq!(get(&broker, "/readyz").0, 200);
@@ -58,7 +58,7 @@ fn a_redis_that_was_killed_and_is_back_delivers_all_once() {
         let begun = Instant::now();
         let reply = say(&mut client, command).text();
         assert!(reply.starts_with("UNAVAILABLE "), "{command}: {reply}");
-        assert!(begun.elapsed() < Duration::from_secs(3), "{command} took {:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(8), "{command} took {:?}", begun.elapsed());
     }
     assert_eq!(say(&mut client, "PING"), Value::Simple("PONG".into()));
     server.start_again();

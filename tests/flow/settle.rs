@@ -307,13 +307,13 @@ fn links_that_are_all_half_open_are_made_anew() {
     let begun = Instant::now();
     let reply = call(&mut client, &["DQ.OFFER", "q", "1h", "m"]);
     let took = begun.elapsed();
-    assert!(took < Duration::from_millis(4_500), "{took:?}");
+    assert!(took < Duration::from_millis(6_500), "{took:?}");
     let text = reply.text();
     assert!(matches!(reply, Value::Bulk(_)) || text.starts_with("UNAVAILABLE "), "{reply:?}");
     eventually("delivered", || (list(&mut redis, "q") == ["due"]).then_some(()));
     eprintln!("{reply:?} after {took:?}, delivered after {:?}", begun.elapsed());
-    let id = offer(&mut client, &["q", "100", "on time"]);
     call(&mut redis, &["DEL", "q"]);
+    let id = offer(&mut client, &["q", "100", "on time"]);
     take_due(&mut redis, "q", "on time", due_of(&id));
 }
 

@@ -36,7 +36,7 @@ fn a_queue_of_others_is_found_without_any_publication() {
     let mut stage = Stage::new(&[NO_SCAN]);
     stage.broker.signal("KILL");
     stage.broker.wait(SOON);
-    let due = due_in(&mut stage, 1_500);
+    let due = due_in(&mut stage, 5_000);
     write(&mut stage.redis, "before", &due.to_string(), &modern([1; 8], b"modern"), true);
     write(&mut stage.redis, "be{fo}re", &due.to_string(), &legacy([1; 8], b"legacy"), false);
     stage.broker = stage.another(&[]);
@@ -62,7 +62,7 @@ fn scores_that_are_no_times() {
     let mut stage = Stage::new(&[]);
     let now = due_in(&mut stage, 0);
     let queue = "odd";
-    let fraction = format!("{}.5", now + 300);
+    let fraction = format!("{}.5", now + 3_000);
     // Score, payload, whether it is in the order list too.
     for (n, (score, payload, listed)) in [
         ("-5", "negative", true),
@@ -70,7 +70,7 @@ fn scores_that_are_no_times() {
         (&fraction, "fraction", true),
         ("1e+17", "huge", true),
         ("inf", "never", false),
-        (&(now + 600).to_string(), "zset only", false),
+        (&(now + 3_300).to_string(), "zset only", false),
     ]
     .into_iter()
     .enumerate()
@@ -83,8 +83,8 @@ fn scores_that_are_no_times() {
     call(&mut stage.redis, &["DEL", queue]);
     let (payload, at) = take(&mut stage.redis, queue);
     assert_eq!(payload, b"fraction");
-    assert!(at >= (now + 300) * 1_000 + 500, "early");
-    take_due(&mut stage.redis, queue, "zset only", now + 600);
+    assert!(at >= (now + 3_000) * 1_000 + 500, "early");
+    take_due(&mut stage.redis, queue, "zset only", now + 3_300);
     // What never comes costs nothing: no more than looks at a few heads.
     let transfers = "delay_broker_script_seconds_count{script=\"transfer\"}";
     let mut client = stage.broker.client();

@@ -89,7 +89,8 @@ pub fn run(seed: u64, during: Duration) -> Account {
         (0..CONSUMERS).for_each(|_| drop(scope.spawn(|| scene.consume())));
         let mut random = Random::new(seed);
         let end = Instant::now() + during;
-        while Instant::now() < end {
+        let enough = |account: &Account| account.kills_of_broker.min(account.kills_of_redis) >= 3;
+        while Instant::now() < end || !enough(&account) {
             let (least, most) = BETWEEN_KILLS_MS;
             sleep(Duration::from_millis(least + random.below(most - least)));
             let which = random.below(3);

@@ -101,8 +101,8 @@ fn idle() {
     let broker = Broker::spawn(&redis.url(0), &settings);
     let pid = redis.pid();
     let mut silent = Peer::connect(&broker);
-    let mut waiting = Peer::connect(&broker);
     signal(pid, "STOP");
+    let mut waiting = Peer::connect(&broker);
     waiting.sends("DQ.OFFER «q» 1h a\r\nDQ.SIZE «q»\r\n");
     assert!(silent.gets_until_end().is_empty());
     signal(pid, "CONT");

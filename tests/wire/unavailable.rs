@@ -36,8 +36,8 @@ const ASKING: [&str; 23] = [
 fn start(args: &[&str]) -> (Redis, Broker) {
     let redis = Redis::spawn(args);
     let settings = [
-        ("redis.call_timeout_ms", "300"),
-        ("redis.settle_timeout_ms", "300"),
+        ("redis.call_timeout_ms", "1500"),
+        ("redis.settle_timeout_ms", "1500"),
         ("redis.connect_timeout_ms", "300"),
     ];
     let broker = Broker::spawn(&redis.url(0), &settings);

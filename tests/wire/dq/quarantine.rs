@@ -10,11 +10,11 @@ fn quarantine() {
         let queue = peer.queue.clone();
         let mut backing = shared().backing();
         let key = format!("redisson_delay_queue_timeout:{{{queue}}}");
+        peer.sends("*3\r\n$13\r\nDQ.QUARANTINE\r\n$5\r\n«q»\r\n$4\r\nLIST\r\n");
+        peer.gets("*0\r\n");
         backing.call(&["ZADD", &key, "1000", "bad"]).unwrap();
-        peer.sends(
-            "*3\r\n$13\r\nDQ.QUARANTINE\r\n$5\r\n«q»\r\n$4\r\nLIST\r\nDQ.OFFER «q» 0 good\r\n",
-        );
-        peer.gets("*0\r\n$30\r\n«id»\r\n");
+        peer.sends("DQ.OFFER «q» 0 good\r\n");
+        peer.gets("$30\r\n«id»\r\n");
         let list = || backing.call(&["LRANGE", &queue, "0", "-1"]).unwrap().texts();
         assert_eq!(eventually(list, |list| !list.is_empty()), ["good"]);
         peer.sends("dq.quarantine «q» list count 1\r\n");
