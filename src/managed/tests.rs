@@ -13,7 +13,7 @@ fn settings(dir: &Path) -> config::Managed {
 }
 
 async fn text(managed: &Managed, question: &str) -> String {
-    match ask(&managed.socket, question, ANSWER_MAX).await.unwrap() {
+    match ask(&managed.socket, question, DEADLINE).await.unwrap() {
         Answer::Text(text) => text,
         other => panic!("{question}: {other:?}"),
     }

@@ -281,7 +281,7 @@ mod tests {
             let no_keys: [Bytes; 0] = [];
             let call = lane.call(&CLEAR, &no_keys, &[]);
             let redis = async {
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                tokio::time::sleep(Duration::from_secs(2)).await;
                 let (mut redis, mut sent) = (accept(&listener).await, String::new());
                 // EVALSHA, hash, number of keys, key, number, valid_until.
                 while sent.lines().count() < 13 || !sent.ends_with('\n') {
@@ -292,7 +292,7 @@ mod tests {
             };
             let (answer, valid_until) = futures_util::future::join(call, redis).await;
             assert_eq!(answer.unwrap().status, "OK");
-            assert!(valid_until < end_ms + 50, "{} ms too long", valid_until - end_ms);
+            assert!(valid_until < end_ms + 1_500, "{} ms too long", valid_until - end_ms);
         })
         .await;
     }

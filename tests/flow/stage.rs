@@ -12,7 +12,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 /// What "on time" leaves to a machine that is busy with other things.
-pub const ON_TIME: Duration = Duration::from_secs(2);
+pub const ON_TIME: Duration = Duration::from_secs(4);
 /// Within this everything that must come has come.
 pub const SOON: Duration = wait::WITHIN;
 /// The safety scan and the heartbeat's help far apart: only a wake-up can be in time.

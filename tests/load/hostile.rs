@@ -28,6 +28,8 @@ const FAULT_MIB: f64 = 400.0;
 /// What is left of one window must not be seen in the next.
 const SETTLE: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(60);
+/// A machine that stands still for a moment holds up a window too; harm is there each time.
+const TRIES: usize = 3;
 
 /// One kind of harm: how many clients, full and quick, and what they do.
 struct Scene {
@@ -193,13 +195,22 @@ fn play(scale: Scale, scene: &Scene) -> Outcome<Found> {
         meter.ask(&[b"DQ.OFFER", b"big", b"1h", &vec![b'x'; 4 * MIB - 256]])?;
     }
     let (mut with, mut without) = (Vec::new(), Vec::new());
+    let (mut faults, mut acknowledged) = (Vec::new(), 0);
     for _ in 0..scale.pick(2, 1) {
-        without.push(window(scale, scene, &redis, &broker, false)?);
-        with.push(window(scale, scene, &redis, &broker, true)?);
+        for tries_left in (0..TRIES).rev() {
+            let before = window(scale, scene, &redis, &broker, false)?;
+            let beside = window(scale, scene, &redis, &broker, true)?;
+            acknowledged += before.acknowledged + beside.acknowledged;
+            let harmed = harmed(scale, scene, &before, &beside);
+            if harmed.is_empty() || tries_left == 0 {
+                without.push(before);
+                with.push(beside);
+                faults.extend(harmed);
+                break;
+            }
+        }
     }
     let peak_mib = mib(broker.peak_bytes());
-    let mut faults = Vec::new();
-    let acknowledged: usize = with.iter().chain(&without).map(|w| w.acknowledged).sum();
     thread::sleep(SETTLE);
     let stored = broker.connect()?.ask(&[b"DQ.SIZE", normal::QUEUE.as_bytes()])?.number()? as usize;
     if stored != acknowledged {
@@ -208,16 +219,19 @@ fn play(scale: Scale, scene: &Scene) -> Outcome<Found> {
     if peak_mib > FAULT_MIB {
         faults.push(format!("the broker took {peak_mib:.0} MiB"));
     }
-    let worst_ms = scale.pick(scene.worst_ms, FAULT_P99_MS);
-    for (a, b) in without.iter().zip(&with) {
-        for (without, with) in a.ms.iter().zip(&b.ms) {
-            if !scene.is_work && with[1] > worst_ms && with[1] > FAULT_RATIO * without[1] {
-                let text = format!("p99 of others {:.1} ms, {:.1} without", with[1], without[1]);
-                faults.push(text);
-            }
-        }
-    }
     Ok(Found { with, without, peak_mib, faults })
+}
+
+/// By how much the normal clients were held up, where that is far beyond the bounds.
+fn harmed(scale: Scale, scene: &Scene, before: &Window, beside: &Window) -> Vec<String> {
+    let worst_ms = scale.pick(scene.worst_ms, FAULT_P99_MS);
+    let pairs = before.ms.iter().zip(&beside.ms).map(|(without, with)| (without[1], with[1]));
+    pairs
+        .filter(|(without, with)| {
+            !scene.is_work && *with > worst_ms && *with > FAULT_RATIO * without
+        })
+        .map(|(without, with)| format!("p99 of others {with:.1} ms, {without:.1} without"))
+        .collect()
 }
 
 fn window(

@@ -118,8 +118,9 @@ fn held(redis: &Redis, names: &[String]) -> Outcome<usize> {
     let mut held = 0;
     for name in names {
         let [list, pending, ..] = keys(name);
-        held += redis.ask(&[b"LLEN", list.as_bytes()])?.number()?;
-        held += redis.ask(&[b"ZCARD", pending.as_bytes()])?.number()?;
+        // In one, since a message may be moved from one to the other.
+        let both = b"return redis.call('LLEN', KEYS[1]) + redis.call('ZCARD', KEYS[2])";
+        held += redis.ask(&[b"EVAL", both, b"2", list.as_bytes(), pending.as_bytes()])?.number()?;
     }
     Ok(held as usize)
 }

@@ -68,7 +68,7 @@ fn round(scale: Scale, storm: Storm) -> Outcome<Judged> {
     let storm_ms = match storm {
         Storm::AllDue => {
             // Long enough for all offers.
-            let due_ms = now_us() / 1000 + scale.pick(60_000, 5_000);
+            let due_ms = now_us() / 1000 + scale.pick(60_000, 12_000);
             let (queues, each) = scale.pick((10_000, 100), (1_000, 20));
             for queue in 0..queues {
                 let message = |number| Message::new(&crowd(queue), number, due_ms);
@@ -83,7 +83,7 @@ fn round(scale: Scale, storm: Storm) -> Outcome<Judged> {
             let queues = scale.pick(50_000, 5_000);
             let mut messages: Vec<Message> = (0..queues).map(message).collect();
             producer.offer(&mut messages, Due::At)?;
-            now_us() / 1000 + 2_000
+            now_us() / 1000 + 6_000
         }
     };
     let first_ms = storm_ms - BEFORE_MS;
@@ -101,7 +101,7 @@ fn round(scale: Scale, storm: Storm) -> Outcome<Judged> {
         if now_us() / 1000 >= first_ms {
             return Err("the first were due before all were offered".into());
         }
-        thread::sleep(Duration::from_micros(storm_ms * 1000 - now_us()));
+        thread::sleep(Duration::from_micros((storm_ms * 1000).saturating_sub(now_us())));
         match storm {
             Storm::LostSubscription => {
                 control.ask(&[b"CLIENT", b"KILL", b"TYPE", b"pubsub"])?;

@@ -1,8 +1,12 @@
 //! A data directory whose Redis does not outlive the test, whatever happens.
 
 use super::broker::signal;
+use super::wait::WITHIN;
 use std::path::Path;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
+
+const PAUSE: Duration = Duration::from_millis(1);
 
 pub struct DataDir(TempDir);
 
@@ -26,12 +30,20 @@ impl DataDir {
         text.trim().parse().ok()
     }
 
-    /// Kills its Redis, if one runs.
+    /// Kills its Redis, if one runs, and waits until its port is free.
     pub fn kill(&self) {
         let Some(pid) = self.pid() else { return };
-        let works_here = std::fs::read_link(format!("/proc/{pid}/cwd"));
-        if works_here.is_ok_and(|dir| dir == self.path()) {
-            signal(pid, "KILL");
+        let works_here = || {
+            let dir = std::fs::read_link(format!("/proc/{pid}/cwd"));
+            dir.is_ok_and(|dir| dir == self.path())
+        };
+        if !works_here() {
+            return;
+        }
+        signal(pid, "KILL");
+        let deadline = Instant::now() + WITHIN;
+        while works_here() && Instant::now() < deadline {
+            std::thread::sleep(PAUSE);
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::support::wait::{WITHIN, eventually};
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-const TRIES: usize = 5;
+const TRIES: usize = 20;
 
 /// As many messages as Redisson's clients would write them, with ids in no order: every `step`th is
 /// due, the others in an hour.

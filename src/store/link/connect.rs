@@ -286,7 +286,8 @@ mod tests {
         let port = server("-ERR unknown command\r\n-NOPERM no\r\n").await;
         let at = Place::Tcp { host: "127.0.0.1".into(), port, tls: false };
         let backend = Backend { at, ..Backend::unix("".into(), String::new()) };
-        let connect = Connect { backend: &backend, name: "test", before: false, within: WITHIN };
+        let connect =
+            Connect { backend: &backend, name: "test", before: false, within: 30 * WITHIN };
         assert!(connect.connect().await.is_ok());
     }
 }

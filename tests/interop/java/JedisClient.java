@@ -39,7 +39,7 @@ final class JedisClient {
   }
 
   static JedisClientConfig config() throws Exception {
-    var config = DefaultJedisClientConfig.builder();
+    var config = DefaultJedisClientConfig.builder().timeoutMillis(20_000);
     // Protocol 3 is what Jedis 8 opens with when told nothing.
     if (!Steps.RESP3) config.protocol(RedisProtocol.RESP2);
     if (!Steps.PASSWORD.isEmpty()) config.password(Steps.PASSWORD);

@@ -47,7 +47,7 @@ pub fn ahead(version: &'static str) -> String {
     let taken = ask(&mut redisson, &["TAKE", "taken"]);
     assert_eq!(taken.elements()[0].text(), "x");
     let late = now_ms() - due;
-    assert!((0..1_000).contains(&late), "late by {late} ms");
+    assert!((0..5_000).contains(&late), "late by {late} ms");
     "early where it holds the queue, on time where it only takes".to_owned()
 }
 

@@ -131,8 +131,9 @@ fn prepared(version: &str) -> PathBuf {
     let home = made().join("redisson").join(version);
     let pom = here.join("pom.xml");
     once(&home.join("jars"), &[&pom], |jars| {
-        let mut maven = Command::new("mvn");
+        let mut maven = Command::new(here.join("../../support/again"));
         maven
+            .arg("mvn")
             .args(["--quiet", "--batch-mode", "--file"])
             .arg(&pom)
             .args(["dependency:copy-dependencies", "-DincludeScope=runtime"])

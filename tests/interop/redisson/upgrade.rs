@@ -31,7 +31,7 @@ pub fn shared(version: &'static str) -> String {
     let (mut offering, mut taking) = (jvms[0].client(), jvms[0].client());
     let reply = thread::scope(|scope| {
         scope.spawn(|| ask(&mut offering, &["OFFERMANY", "q", "200", "new", "0", "3000"]));
-        ask(&mut taking, &["TAKEALL", "q", "3000"])
+        ask(&mut taking, &["TAKEALL", "q", "6000"])
     });
     // Redisson may have come upon an old member first: then it has delivered a second time what
     // lay before that, and says so.
@@ -52,13 +52,13 @@ pub fn shared(version: &'static str) -> String {
 pub fn poison(version: &'static str) -> String {
     let mut scene = Scene::new(version, &[]);
     let (old, jvm) = (scene.jvm_of(OLD), scene.warm_jvm());
-    done(&mut old.client(), "OFFER q 2000 old");
+    done(&mut old.client(), "OFFER q 6000 old");
     old.kill();
     let mut broker = scene.broker();
     for payload in ["1", "2", "3"] {
-        offer(&mut broker, &["q", "1s", payload]);
+        offer(&mut broker, &["q", "3s", payload]);
     }
-    let due = info(&mut broker, "q", "next_due").int() as u64 + 2_000;
+    let due = info(&mut broker, "q", "next_due").int() as u64 + 4_000;
     scene.stop_broker();
     eventually("all four are due", || (time_us(&mut scene.redis) > due * 1_000).then_some(()));
     done(&mut jvm.client(), "HOLD q");
@@ -87,7 +87,7 @@ pub fn converted(version: &'static str) -> String {
         let [offering, taking] = &jvms[..] else {
             panic!("two were started");
         };
-        let offer = ["OFFERMANY", "q", "200", "old", "4000", "5000"];
+        let offer = ["OFFERMANY", "q", "200", "old", "7000", "8000"];
         ask(&mut offering.client(), &offer);
         done(&mut offering.client(), "DESTROY q");
         let reply = ask(&mut scene.broker(), &["DQ.CONVERT", "q", format]);
@@ -96,7 +96,7 @@ pub fn converted(version: &'static str) -> String {
         assert_eq!(moved(&scene), 0.0, "too slow: some were due already");
         scene.stop_broker();
         done(&mut taking.client(), "HOLD q");
-        let take_all = || ask(&mut taking.client(), &["TAKEALL", "q", "6000"]);
+        let take_all = || ask(&mut taking.client(), &["TAKEALL", "q", "10000"]);
         let mut replies = vec![take_all()];
         if call(&mut scene.redis, &["EXISTS", ZSET]) == Value::Int(1) {
             // Redisson alone can lose its timer; another client finds what is overdue.
@@ -116,7 +116,7 @@ pub fn retained(version: &'static str) -> String {
     let jvm = scene.warm_jvm();
     let mut client = jvm.client();
     for payload in ["a", "b", "c"] {
-        done(&mut client, &format!("OFFER q 2000 {payload}"));
+        done(&mut client, &format!("OFFER q 6000 {payload}"));
     }
     assert_eq!(say(&mut client, "RETAINALL q a"), Value::Int(1));
     assert_eq!(say(&mut client, "SIZE q"), Value::Int(1));
