@@ -1,6 +1,8 @@
 -- Which entries of the order list leave it with the members that a transfer takes, and how.
 -- Keeps: a plan may take fewer members than are due; it writes nothing but the note of a pass.
 
+local halved_from = 500000 -- elements: a longer list is searched in halves
+
 -- The plan begins as { timeout, list, record, members, taken, pending, all_due, now_ms, bytes,
 -- largest }. The first `run` entries of the list leave it: members that are moved, and stale
 -- entries, which are not pending and would only be in the way. The first `in_order` of them are in
@@ -75,6 +77,27 @@ local function read_run(plan)
   plan.run = run
 end
 
+-- Looks for a member in a list that is too long for one LREM: in one half, and in the next call in
+-- the other. A call notes what it found, and the next one removes the member from that end.
+-- Returns 'front', 'back' or 'none', which ends the search, or nil: the next call goes on.
+local function seek(plan, member)
+  local list, record, half = plan.list, plan.record, math.ceil(plan.length / 2)
+  local noted, mark = redis.call('HGET', record, 'unlisted_seek') or '', Pass.marker(member)
+  local found = string.match(noted, '^%a+')
+  -- A write that frees memory goes first: then Redis lets the others follow at its limit.
+  redis.call('HDEL', record, 'unlisted_seek')
+  if not found or string.sub(noted, #found + 2) ~= mark then found = nil end
+  if found == 'front' or found == 'back' then return found end
+  plan.passed = plan.passed + half
+  local rank = found and -1 or 1
+  local at = redis.call('LPOS', list, member, 'RANK', rank, 'MAXLEN', half)
+  if not at and found then return 'none' end
+  local side = not at and 'behind' or found and 'back' or 'front'
+  -- Near an end, it can go in this call.
+  if at and math.min(at, plan.length - at) < half / 2 then return side end
+  redis.call('HSET', record, 'unlisted_seek', side .. ' ' .. mark)
+end
+
 -- The members that were not met: `off` gets places, { index, member, index, member... }, and
 -- `missing` the members that only LREM can find. Fewer members are taken if more would cost too
 -- much. None is taken if a pass for all due members is cheaper: then that begins.
@@ -102,14 +125,10 @@ local function find_others(plan)
   local off, missing = {}, {}
   local missing_max, missed = math.max(1, math.floor(400000 / length)), 0
   for i = 1, #others do
-    local at, number = places[others[i]], number_of[others[i]]
-    if at == nil then
+    if places[others[i]] == nil then
       missed = missed + 1
-      if missed == missing_max + 1 then keep = number - 1 end
+      if missed == missing_max + 1 then keep = number_of[others[i]] - 1 end
       if missed <= missing_max then missing[missed] = others[i] end
-    elseif at and number <= keep then
-      off[#off + 1] = at
-      off[#off + 1] = others[i]
     end
   end
   local all_missed = missed / #others * plan.all_due
@@ -123,7 +142,19 @@ local function find_others(plan)
       end
       Pass.begin(plan.record, plan.list, score, length)
     end
-    off, missing = {}, {}
+    missing = {}
+  elseif missed > 0 and length > halved_from then
+    local before = number_of[missing[1]] - 1
+    if before == 0 then plan.end_of_it = seek(plan, missing[1]) end
+    if not plan.end_of_it then keep = before end
+    if plan.end_of_it ~= 'front' and plan.end_of_it ~= 'back' then missing = {} end
+  end
+  for i = 1, #others do
+    local at, number = places[others[i]], number_of[others[i]]
+    if at and number <= keep then
+      off[#off + 1] = at
+      off[#off + 1] = others[i]
+    end
   end
   -- The run ends before the first of its members that is not taken now, which stays in the list.
   local run, run_of = plan.run, plan.run_of
@@ -171,6 +202,6 @@ function Leave.take_off(plan)
     local walked, for_all = List.take_off(list, plan.length, plan.off)
     plan.passed, plan.shared = plan.passed + walked, plan.shared + for_all
   end
-  plan.passed = plan.passed + List.remove_each(list, plan.missing)
+  plan.passed = plan.passed + List.remove_each(list, plan.missing, plan.end_of_it)
   if plan.run > 0 then redis.call('LTRIM', list, plan.run, -1) end
 end

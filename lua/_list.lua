@@ -3,16 +3,17 @@
 -- only says where to look.
 --
 -- Costs are counted in elements that LREM passes. LREM compares an element in 20 to 25 ns and
--- copies none: 10 to 20 ms to the middle of a million. LINDEX and LSET skip whole nodes: 18 us
--- there. An element that is read into Lua costs 0.4 us, and a MiB of them 1 to 3 ms, so the list is
--- read in small pages, and large elements are read one by one.
+-- copies none: 10 to 20 ms to the middle of a million. LINDEX, LSET and LRANGE skip whole nodes: 18
+-- us there, and 180 us if the nodes lie scattered in memory. An element that is read into Lua costs
+-- 0.4 us, and a MiB of them 1 to 3 ms, so the list is read in small pages, which are larger where
+-- the walk to each is long, and large elements are read one by one.
 
 List.struck = 'delay_broker: struck out' -- no member: no format has this length
 List.long = 1000 -- elements: in a shorter list LREM is cheaper than a search
 List.reading_max = 400000 -- cost of what is read at a time: 10 ms
 List.marking = 100 -- cost of marking an element
 List.page_max = 16 -- elements: how large they are is known only afterwards
-local far = 100000 -- elements before a page from which on pages are four times as large
+local far_page_max = 256 -- the same, where the walk to a page is long
 
 -- The cost of reading so many elements with so many bytes.
 function List.reading(count, bytes)
@@ -41,9 +42,9 @@ function List.each(list, first, last, back, most, seen)
       if said then cost = cost + said end
     end
     local walk = math.min(from, length - from)
-    cost = cost + List.reading(#page, bytes) + 0.0005 * walk
+    cost = cost + List.reading(#page, bytes) + 0.01 * walk
     if back then last = from - 1 else first = from + size end
-    local page_max = walk > far and 4 * List.page_max or List.page_max
+    local page_max = math.max(List.page_max, math.min(far_page_max, math.floor(walk / 1000)))
     size = math.max(1, math.min(page_max, 2 * size, math.floor(65536 / largest)))
   end
   return first, last, cost
@@ -225,9 +226,9 @@ function List.take_off(list, length, places)
   return pass + List.marking * count, pass
 end
 
--- Takes one copy of each member off the list by LREM, from the end to which its id is nearer.
--- Returns the cost, roughly; 0 if the list is short.
-function List.remove_each(list, members)
+-- Takes one copy of each member off the list by LREM, from the end to which its id is nearer, or
+-- from `end_of_it` if that is known. Returns the cost, roughly; 0 if the list is short.
+function List.remove_each(list, members, end_of_it)
   local length = redis.call('LLEN', list)
   local base, last
   if #members > 0 and length >= List.long then
@@ -236,7 +237,7 @@ function List.remove_each(list, members)
   end
   for i = 1, #members do
     local mine = last and ordinal(members[i], base)
-    local near_tail = mine and last - mine < mine
+    local near_tail = end_of_it == 'back' or (not end_of_it and mine and last - mine < mine)
     redis.call('LREM', list, near_tail and -1 or 1, members[i])
   end
   return length < List.long and 0 or #members * length / 2

@@ -3,12 +3,12 @@
 -- Keeps: the pass goes from the end to the front, so an entry that others take out meanwhile moves
 -- no other entry past it; entries that others append meanwhile are looked at before each delivery.
 
-local part_max = 300000 -- cost of one script, see _list.lua: 8 ms
+local part_max = 400000 -- cost of one script, see _list.lua: 10 ms
 Pass.due_max = 4000 -- messages of one pass; more if they share the score of the last one
 local appended_max = 10000 -- elements that are looked at in one script
 local marker_size = 24 -- bytes of a member that tell it from others: its id and more
 
-local function marker(element)
+function Pass.marker(element)
   return string.sub(element, 1, marker_size)
 end
 
@@ -17,7 +17,7 @@ end
 local function looked_at(record, list, count)
   local noted, at, step = { count }, count - 1, 1
   while at >= 0 and #noted <= 12 do
-    noted[#noted + 1] = marker(redis.call('LINDEX', list, at))
+    noted[#noted + 1] = Pass.marker(redis.call('LINDEX', list, at))
     at, step = at - step, 2 * step
   end
   redis.call('HDEL', record, 'unlisted_tail')
@@ -36,7 +36,7 @@ local function known(list, length, noted)
   count = math.min(math.floor(count), length)
   local first, last = math.max(0, count - 3000), count - 1
   List.each(list, first, last, true, math.huge, function(element, at)
-    if markers[marker(element)] then found = at + 1 end
+    if markers[Pass.marker(element)] then found = at + 1 end
     return found ~= nil
   end)
   return found or (length == 0 and 0) or nil
@@ -83,15 +83,15 @@ end
 
 -- The first `count` members as a set, nil if they are too many or too large; and the cost.
 local function first_members(timeout, count)
-  local members, bytes, from, size = {}, 0, 0, 1
+  local members, bytes, from, size, largest = {}, 0, 0, 1, 1
   while from < count do
     if count > 2 * Pass.due_max or bytes > 1048576 then return nil, 0 end
     local page = redis.call('ZRANGE', timeout, from, math.min(from + size, count) - 1)
     for i = 1, #page do
       members[page[i]] = true
-      bytes = bytes + #page[i]
+      bytes, largest = bytes + #page[i], math.max(largest, #page[i])
     end
-    from, size = from + size, math.min(2 * size, List.page_max)
+    from, size = from + size, math.max(1, math.min(2 * size, 64, math.floor(65536 / largest)))
   end
   return members, List.reading(count, bytes)
 end
@@ -108,7 +108,7 @@ local function pass_on(timeout, list, record, score, count, from)
   local length, off = redis.call('LLEN', list), {}
   from = math.min(from, length)
   local members, cost = first_members(timeout, count)
-  local most = math.max(part_max - cost - math.min(from, length - from), part_max / 3)
+  local most = math.max(part_max - cost - math.min(from, length - from), part_max / 4)
   local _, last, reading_cost = List.each(list, 0, from - 1, true, most, function(element, at)
     local its_cost = 0
     local leaves = members and members[element]

@@ -10,6 +10,8 @@
 --   unlisted_after  and those of scores up to this are listed again
 --   unlisted_tail   "<count> <bytes>": so many entries of the list were looked at, of which the
 --                   last begins with these bytes. What is behind came since
+--   unlisted_seek   "<where> <bytes>": where one long list has the member that begins with these
+--                   bytes: near its 'front' or 'back', or 'behind' its first half
 
 function Unlisted.forget(record)
   redis.call('HDEL', record, 'unlisted_until', 'unlisted_from', 'unlisted_after',

@@ -2,6 +2,7 @@
 
 use crate::bench::{Bench, Row, check};
 use crate::support::redis::Redis;
+use crate::support::resp::Value;
 
 #[test]
 fn rows() {
@@ -436,6 +437,36 @@ fn ids_of_others_in_a_long_list() {
         assert!(elements(&mut bench, "LRANGE @list 0 -1") == left);
         assert_eq!(bench.redis("EXISTS @record").int(), 0);
     }
+}
+
+/// In a list that is too long for one LREM each call searches at most one half of it.
+#[test]
+fn one_in_a_list_of_half_a_million() {
+    const LENGTH: u64 = 520_000;
+    let mut bench = Bench::new("");
+    let member = |n: u64| format!("m{}(x)", n * 7_919 % 520_019);
+    offer(&mut bench, (0..LENGTH).map(|n| (9_000_000_000_000, member(n))));
+    for (at, again) in [(LENGTH / 8, 0), (LENGTH * 3 / 8, 1), (LENGTH * 5 / 8, 2), (500_000, 1)] {
+        bench.redis(&format!("ZADD @timeout 5 {}", member(at)));
+        for call in 0..again {
+            let reply = bench.run("transfer 9 1000");
+            assert!(reply.starts_with("AGAIN 5 "), "{at}, call {call}: {reply}");
+        }
+        let reply = bench.run("transfer 9 1000");
+        assert!(reply.starts_with("OK 9000000000000 "), "{at}: {reply}");
+        assert_eq!(bench.redis(&format!("LPOS @list {}", member(at))), Value::Null, "{at}");
+    }
+    // Only the zset has it. Others that leave meanwhile, or take its place, are no harm.
+    bench.redis(&format!("ZADD @timeout 5 {}", member(LENGTH)));
+    assert!(bench.run("transfer 9 1000").starts_with("AGAIN 5 "));
+    bench.redis(&format!("ZADD @timeout 4 {}", member(LENGTH + 1)));
+    assert!(bench.run("transfer 9 1000").starts_with("AGAIN 4 "));
+    assert!(bench.run("transfer 9 1000").starts_with("OK 5 "));
+    assert!(bench.run("transfer 9 1000").starts_with("AGAIN 5 "));
+    assert!(bench.run("transfer 9 1000").starts_with("OK 9000000000000 "));
+    assert_eq!(bench.redis("LLEN @list").int(), LENGTH as i64 - 4);
+    assert_eq!(bench.redis("LLEN @destination").int(), 6);
+    assert_eq!(bench.redis("EXISTS @record").int(), 0);
 }
 
 /// A list that could be read in one call is not read in each, where more is due than one takes.
