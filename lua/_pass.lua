@@ -4,7 +4,7 @@
 -- no other entry past it; entries that others append meanwhile are looked at before each delivery.
 
 local part_max = 400000 -- cost of one script, see _list.lua: 10 ms
-Pass.due_max = 4000 -- messages of one pass; more if they share the score of the last one
+Pass.due_max = 6000 -- messages of one pass; more if they share the score of the last one
 local appended_max = 10000 -- elements that are looked at in one script
 local marker_size = 24 -- bytes of a member that tell it from others: its id and more
 
@@ -85,7 +85,7 @@ end
 local function first_members(timeout, count)
   local members, bytes, from, size, largest = {}, 0, 0, 1, 1
   while from < count do
-    if count > 2 * Pass.due_max or bytes > 1048576 then return nil, 0 end
+    if count > 1.5 * Pass.due_max or bytes > 1048576 then return nil, 0 end
     local page = redis.call('ZRANGE', timeout, from, math.min(from + size, count) - 1)
     for i = 1, #page do
       members[page[i]] = true
@@ -108,7 +108,7 @@ local function pass_on(timeout, list, record, score, count, from)
   local length, off = redis.call('LLEN', list), {}
   from = math.min(from, length)
   local members, cost = first_members(timeout, count)
-  local most = math.max(part_max - cost - math.min(from, length - from), part_max / 4)
+  local most = math.max(part_max - cost - math.min(from, length - from), 0.375 * part_max)
   local _, last, reading_cost = List.each(list, 0, from - 1, true, most, function(element, at)
     local its_cost = 0
     local leaves = members and members[element]
