@@ -91,7 +91,8 @@ local function first_members(timeout, count)
       members[page[i]] = true
       bytes, largest = bytes + #page[i], math.max(largest, #page[i])
     end
-    from, size = from + size, math.max(1, math.min(2 * size, 64, math.floor(65536 / largest)))
+    local size_max = math.min(List.page_max, math.floor(65536 / largest))
+    from, size = from + size, math.max(1, math.min(2 * size, size_max))
   end
   return members, List.reading(count, bytes)
 end
