@@ -22,9 +22,10 @@ use crate::peers::registry::Clients;
 use crate::scheduler::host::Host;
 use crate::store::Store;
 pub use crate::store::StoreError;
-use crate::store::batch::Offers;
-pub use crate::store::batch::{FirstInLine, Offered, Ticket};
+pub use crate::store::batch::{Offered, Ticket};
 pub use crate::store::convert::Converted;
+pub use crate::store::offers::FirstInLine;
+use crate::store::offers::Offers;
 use crate::store::redis::Subscription;
 
 mod activity;
@@ -127,7 +128,7 @@ impl Broker {
         if !self.store.is_up() {
             return Err(format!("Redis cannot be reached{}", self.store.why_down()));
         }
-        if let Some(why) = self.offers.closed() {
+        if let Some(why) = self.offers.claim.closed() {
             return Err(why);
         }
         let refusal = self.audited.refusal();
@@ -157,7 +158,7 @@ impl Broker {
     pub async fn wait_ready(&self, at_most: Duration) -> Result<(), String> {
         let deadline = Instant::now() + at_most;
         self.store.wait_up(at_most).await;
-        self.offers.opened(deadline.saturating_duration_since(Instant::now())).await;
+        self.offers.claim.opened(deadline.saturating_duration_since(Instant::now())).await;
         self.ready()
     }
 

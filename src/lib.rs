@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! a command:   socket -> request -> command -> batch -> script -> Redis
-//!              client     resp      command    store::batch        lua/
+//!              client     resp      command    store::offers       lua/
 //!
 //! a due item:  wake-up -> timer -> transfer -> script -> Redis
 //!              scheduler::wakeup   host        store     lua/transfer.lua

@@ -12,7 +12,7 @@ use crate::domain::queue::Cut;
 use crate::store::StoreError;
 use crate::store::delivery::Recorded;
 use crate::store::keys;
-use crate::store::offers::Configured;
+use crate::store::offer::Configured;
 
 /// Between two looks for settings that are not recorded.
 const RECORD_AGAIN: Duration = Duration::from_secs(5);

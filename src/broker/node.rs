@@ -25,7 +25,7 @@ pub(super) async fn hold_node(broker: Rc<Broker>, ids: Rc<Snowflake>) {
         let pause = match claim(&broker, &ids, node, claim_ms, &mut begun).await {
             Ok(Some(until_ms)) => {
                 ids.set_node(node);
-                broker.offers.open_until(until_ms);
+                broker.offers.claim.open_until(until_ms);
                 passed_over = None;
                 Duration::from_millis(claim_ms) / REFRESHES
             }
@@ -43,19 +43,19 @@ pub(super) async fn hold_node(broker: Rc<Broker>, ids: Rc<Snowflake>) {
                 if let Some(key) = &passed_over {
                     why += &format!("; and keys such as {key} hold another type");
                 }
-                broker.offers.close(why);
+                broker.offers.claim.close(why);
                 if tried % NODES == 0 { Duration::from_secs(1) } else { Duration::ZERO }
             }
             Err(error) => {
-                if broker.offers.claim_is_over() {
-                    broker.offers.close(error.to_string());
+                if broker.offers.claim.is_over() {
+                    broker.offers.claim.close(error.to_string());
                 }
                 Duration::from_millis(50)
             }
         };
         tokio::select! {
             biased;
-            () = broker.offers.claim_ended() => {}
+            () = broker.offers.claim.ended() => {}
             // A Redis that is back may not know of the claim any more.
             _ = tokio::time::timeout(pause, broker.store.comes_up()) => {}
         }

@@ -22,11 +22,11 @@ use crate::scheduler::safety_scan::SafetyScan;
 use crate::scheduler::wakeup::{self, Wakeup};
 use crate::scheduler::{registry, schedule};
 use crate::store::backend::Backend;
-use crate::store::batch::{self, Offers, Stored};
 use crate::store::clock::Clock;
 use crate::store::keys::QueueKeys;
 use crate::store::link::LinkContext;
-use crate::store::offers::Configured;
+use crate::store::offer::Configured;
+use crate::store::offers::{self, Offers, Stored};
 use crate::store::redis::Subscription;
 use crate::store::{self, Store, StoreError};
 
@@ -178,7 +178,7 @@ fn offers(
     metrics: &Metrics,
     host: &Rc<Host>,
 ) -> Rc<Offers> {
-    let limits = batch::Limits {
+    let limits = offers::Limits {
         messages_max: config.offers.batch_messages_max,
         bytes_max: config.offers.batch_bytes_max,
         second_call_from: config.offers.second_call_from,

@@ -9,7 +9,7 @@ use crate::store::answer::Answer;
 use crate::store::keys::{self, ALL, ID_TIME, QueueKeys, REGISTRY};
 use crate::store::link::LinkError;
 use crate::store::node::Asker;
-use crate::store::offers::Configured;
+use crate::store::offer::Configured;
 use crate::store::script::{CONFIGURE, FOUND, HEADS, NODE, PRUNE, STATS, TRANSFER};
 use crate::store::{Store, StoreError, number, refused};
 

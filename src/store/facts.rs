@@ -82,7 +82,7 @@ impl Store {
         subscription: &Subscription,
         probes: &[Bytes],
     ) -> Result<Facts, String> {
-        let Node { plain, offers, .. } = self.router.whole();
+        let Node { plain, offers, .. } = &**self.router.whole();
         plain.wait_up(CONNECTED_WITHIN).await;
         let info = for_good(plain.command("INFO", Vec::new()).await)?;
         let info: Fields = info.map(|frame| fields(&text(&frame)));

@@ -1,16 +1,18 @@
 //! The backing Redis as the broker sees it: one typed method for each script, grouped by who calls
 //! it.
 //!
-//! [`offers`] writes batches, [`delivery`] moves messages that are due, [`messages`] has the calls
-//! of commands about pending messages, [`search`], [`first`] and [`convert`] the paged ones among
-//! them, [`facts`] the questions of the audit. [`lane`] makes a write's outcome certain, [`order`]
-//! keeps the lanes of the offers in order. [`node`] is one master, and [`router`] knows the node of
-//! a queue. [`link`] carries scripts and commands with a key, [`redis`] all others; [`script`]
-//! lists the files of `lua/`.
+//! [`offers`] gathers offers in a [`batch`] of their node, [`offer`] writes it as long as the
+//! [`claim`] of the node number lasts. [`delivery`] moves messages that are due, [`messages`] has
+//! the calls of commands about pending messages, [`search`], [`first`] and [`convert`] the paged
+//! ones among them, [`facts`] the questions of the audit. [`lane`] makes a write's outcome certain,
+//! [`order`] keeps the lanes of the offers in order. [`node`] is one master, and [`router`] knows
+//! the node of a queue. [`link`] carries scripts and commands with a key, [`redis`] all others;
+//! [`script`] lists the files of `lua/`.
 
 pub mod answer;
 pub mod backend;
 pub mod batch;
+pub mod claim;
 pub mod clock;
 pub mod convert;
 pub mod cursor;
@@ -23,6 +25,7 @@ pub mod link;
 pub mod member;
 pub mod messages;
 mod node;
+pub mod offer;
 pub mod offers;
 pub mod order;
 pub mod redis;
@@ -226,7 +229,7 @@ impl Store {
         self.node_of(args).calls.command(name, args).await
     }
 
-    fn node_of(&self, keys: &[Bytes]) -> &Node {
+    fn node_of(&self, keys: &[Bytes]) -> &Rc<Node> {
         keys.first().map_or_else(|| self.router.whole(), |key| self.router.of(key))
     }
 

@@ -1,4 +1,4 @@
-//! One master: its links, lanes and clock, and how a script gets to it.
+//! One master: its links, lanes, clock and batches of offers, and how a script gets to it.
 //!
 //! Offers, transfers and all other calls have a link each, so that none waits behind another's
 //! replies. Writes go by lanes, which make their outcome certain; reads are repeated; what reads of
@@ -12,6 +12,7 @@ use bytes::Bytes;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::store::answer::Answer;
+use crate::store::batch::Batches;
 use crate::store::clock::Clock;
 use crate::store::lane::{Lane, Rest};
 use crate::store::link::{Link, LinkContext, LinkError};
@@ -35,6 +36,7 @@ pub struct Node {
     pub(super) transfers: Rc<Link>,
     pub(super) plain: Plain,
     pub(super) offer_lanes: [Lane; 2],
+    pub(super) batches: Batches,
     free_lanes: RefCell<Vec<Lane>>,
     permits: Semaphore,
     survey: Survey,
@@ -56,6 +58,7 @@ impl Node {
             clock: context.clock.clone(),
             limits,
             offer_lanes: [lane(&offers, "offer-0".into()), lane(&offers, "offer-1".into())],
+            batches: Batches::default(),
             free_lanes: RefCell::new(
                 (0..CALL_LANES).map(|n| lane(&calls, format!("call-{n}"))).collect(),
             ),

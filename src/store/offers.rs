@@ -1,277 +1,363 @@
-//! Storing offers: `lua/offer.lua`, one call for many messages of many queues.
+//! Offers of many clients, stored by one script call.
+//!
+//! ```text
+//! push -> open batch ----+                      +-> in flight (lane 0) -> outcome -> tickets
+//! push -> open batch     +-- a lane is free? -->+
+//! push -> open batch ----+                      +-> in flight (lane 1), if enough wait
+//! ```
+//!
+//! There is no timer: while one call is in flight the next batch gathers, and goes when it returns;
+//! a second call is made beside it only where enough messages wait. A message is packed straight
+//! from the read buffer by [`Offers::push`], which gives back a [`Ticket`]. Messages to one queue
+//! form a group, in the order of pushing; a named message is a group of its own, and what is
+//! offered to its queue after it begins another, so that the script keeps the order. What is pushed
+//! to a node in one go, as by EXEC, is in one batch.
 
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use crate::domain::queue::{Cut, Due, NameMode};
+use crate::domain::queue::{Due, NameMode};
+use crate::domain::snowflake::{self, Snowflake};
+use crate::metrics::Metrics;
+use crate::store::batch::Ticket;
+use crate::store::claim::Claim;
+use crate::store::clock::Clock;
 use crate::store::keys::QueueKeys;
-use crate::store::lane::Within;
-use crate::store::link::Link;
+use crate::store::lane::{PAST_END, Within};
+use crate::store::node::Node;
+use crate::store::offer::{Configured, Group, Outcome};
 use crate::store::order::Place;
-use crate::store::script::OFFER;
-use crate::store::{Store, StoreError, member, refused};
+use crate::store::{Store, StoreError};
 
-/// The configuration of a queue as Redis records it, in the words of the scripts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Configured {
-    /// `modern` or `legacy`; `""` leaves it.
-    pub format: &'static str,
-    /// `on` or `off`; `""` leaves it.
-    pub order_list: &'static str,
-}
-
-/// The messages of one call that go to one queue, or one named message.
-pub struct Group {
-    pub keys: Rc<QueueKeys>,
-    /// Recorded where nothing is yet.
-    pub configured: Configured,
-    /// Their ids grow.
-    pub messages: Vec<Message>,
-    /// Their members, modern and as the script takes them, one after the other.
-    packed: Vec<u8>,
-    pub name: Option<(Bytes, NameMode)>,
-}
-
+/// Bounds of a batch; from the settings.
 #[derive(Clone, Copy, Debug)]
-pub struct Message {
-    pub due: Due,
-    pub id: u64,
+pub struct Limits {
+    pub messages_max: usize,
+    pub bytes_max: usize,
+    /// How long a batch waits where the claim of the node number ran out.
+    pub claim_timeout: Duration,
+    /// So many messages waiting are worth a second call beside the one in flight.
+    pub second_call_from: usize,
 }
 
-impl Group {
-    pub fn new(
-        keys: Rc<QueueKeys>,
-        configured: Configured,
-        name: Option<(Bytes, NameMode)>,
-    ) -> Self {
-        Self { keys, configured, messages: Vec::new(), packed: Vec::new(), name }
-    }
+/// Queues kept in mind; when so many are, they are forgotten and met anew.
+const KEPT_MAX: usize = 4_096;
 
-    pub fn push(&mut self, message: Message, payload: &[u8]) {
-        self.packed.reserve(STR_HEADER_MAX + member::OVERHEAD + payload.len());
-        let size = (member::OVERHEAD + payload.len()) as u32;
-        // Writing to a Vec cannot fail.
-        let _ = rmp::encode::write_str_len(&mut self.packed, size);
-        member::pack(&mut self.packed, message.id, payload);
-        self.messages.push(message);
-    }
+/// A queue that is kept in mind, so that an offer looks it up once.
+struct Kept {
+    keys: Rc<QueueKeys>,
+    node: Rc<Node>,
+    configured: Configured,
+    /// The batch and the group in it that take more messages for it.
+    group: Option<(u64, usize)>,
+}
 
-    /// Gives its messages other ids, which grow.
-    pub fn renew(&mut self, mut next_id: impl FnMut() -> u64) {
-        let packed = std::mem::take(&mut self.packed);
-        let mut rest = &packed[..];
-        for message in std::mem::take(&mut self.messages) {
-            // They were packed here.
-            let size = rmp::decode::read_str_len(&mut rest).unwrap_or(0) as usize;
-            let (member, behind) = rest.split_at_checked(size).unwrap_or_default();
-            let payload = member.get(member::OVERHEAD..).unwrap_or_default();
-            let id = next_id();
-            self.push(Message { id, ..message }, payload);
-            rest = behind;
-        }
-    }
-
-    /// Bytes that it takes packed, about.
-    fn size(&self) -> usize {
-        let name = self.name.as_ref().map_or(0, |(name, _)| name.len());
-        self.packed.len() + self.messages.len() * INT_MAX + name + GROUP_HEAD
-    }
-
-    /// Gives back the memory of the payloads.
-    pub fn forget_payloads(&mut self) {
-        self.packed = Vec::new();
+impl Kept {
+    fn new_group(&self, name: Option<(Bytes, NameMode)>) -> Group {
+        Group::new(self.keys.clone(), self.configured, name)
     }
 }
 
-/// Bytes of a string's head in msgpack, at most.
-const STR_HEADER_MAX: usize = 5;
-/// Bytes of an int in msgpack, at most; and of what stands before the members of a group, about.
-const INT_MAX: usize = 9;
-const GROUP_HEAD: usize = 16;
-/// The head of an array of up to 2^32 values, how many being filled in later.
-const ARRAY: [u8; 5] = [0xdd, 0, 0, 0, 0];
-/// An argument of so many bytes takes no more groups: Redis bounds its size.
-const ARGUMENT_FULL: usize = 1 << 20;
-
-/// The outcome of a group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Delays count from `now_ms`: Redis's TIME rounded up to a millisecond. `head`: its earliest
-    /// message is the queue's head now.
-    Stored {
-        now_ms: u64,
-        head: bool,
-    },
-    /// A named offer whose condition (NX, XX) did not hold: nothing was done.
-    Unmet,
-    /// Nothing was done yet: another message has this id, whoever gave it. Another id will do.
-    Clash,
-    Failed(StoreError),
-}
-
-impl Store {
-    /// Waits until the batches that are before this one in their order are sent. Safe to cancel.
-    pub async fn offers_turn(&self, place: &Place<'_>) {
-        place.turn(&self.router.whole().offers).await;
-    }
-
-    /// Stores a batch: an outcome for each group, in order. `lane` is 0 or 1 and has no other call
-    /// under way; ids may be stored as long as the claim of their node number lasts.
+/// Asked of every group before, and told of it when it is stored: metrics and the scheduler's hint.
+pub trait Stored {
+    /// Keeps a place for the queue among those that are served, until one of the two below.
     ///
     /// # Errors
-    /// Those of the call as a whole; a group that fails alone says so in its outcome.
-    pub async fn offer(
+    /// The refusal that its offers are answered with.
+    fn keep_place(&self, keys: &QueueKeys) -> Result<(), StoreError>;
+
+    /// The group was not stored, or nobody knows.
+    fn give_place_back(&self, keys: &QueueKeys);
+
+    /// `head`: the earliest due time among the group, if it is the queue's head now.
+    fn stored(&self, keys: &QueueKeys, messages: u64, head: Option<u64>);
+}
+
+/// Of a connection that waits for room in the open batch: it is the first one until it drops this.
+pub type FirstInLine = Option<OwnedSemaphorePermit>;
+
+/// Where offers are pushed. One for each broker; one owner, on its thread.
+pub struct Offers {
+    store: Rc<Store>,
+    clock: Rc<Clock>,
+    ids: Rc<Snowflake>,
+    limits: Limits,
+    configured: RefCell<HashMap<Bytes, Configured>>,
+    metrics: Metrics,
+    stored: Rc<dyn Stored>,
+    kept: RefCell<HashMap<Bytes, Kept>>,
+    pub claim: Claim,
+    /// The last id that took the place of another one.
+    renewed: Cell<u64>,
+    room: Notify,
+    /// For room in the open batches. A connection whose next large message is ready whenever there
+    /// is room would else keep all others out for ever.
+    line: Arc<Semaphore>,
+}
+
+impl Offers {
+    pub fn new(
+        store: Rc<Store>,
+        ids: Rc<Snowflake>,
+        limits: Limits,
+        configured: HashMap<Bytes, Configured>,
+        metrics: Metrics,
+        stored: Rc<dyn Stored>,
+    ) -> Self {
+        Self {
+            claim: Claim::new(store.clock_of_all(), limits.claim_timeout),
+            clock: store.clock_of_all(),
+            store,
+            ids,
+            limits,
+            configured: RefCell::new(configured),
+            metrics,
+            stored,
+            kept: RefCell::default(),
+            renewed: Cell::new(0),
+            room: Notify::new(),
+            line: Arc::new(Semaphore::new(1)),
+        }
+    }
+
+    /// True if every open batch takes another message. Where one does not, wait for
+    /// [`Offers::room`]: the connection stops reading, and TCP pushes back. While others wait, it
+    /// takes those of the `first` in line only. There is as much room again for connections that
+    /// have `few` offers in it, in line or not: the others cannot fill that.
+    pub fn has_room(&self, few: bool, first: &FirstInLine) -> bool {
+        let is_first = || first.is_some() || self.line.available_permits() > 0;
+        if few { self.fits(2) } else { self.fits(1) && is_first() }
+    }
+
+    fn fits(&self, times: usize) -> bool {
+        self.store.router.nodes().all(|node| {
+            let open = node.batches.open.borrow();
+            open.messages < times * self.limits.messages_max
+                && open.bytes < times * self.limits.bytes_max
+        })
+    }
+
+    /// Waits in line until every open batch has room again; whoever is the first already stays so.
+    /// Given up, it has lost its place.
+    pub async fn room(self: Rc<Self>, first: FirstInLine) -> FirstInLine {
+        let first =
+            if first.is_some() { first } else { self.line.clone().acquire_owned().await.ok() };
+        let mut room = self.room.notified();
+        while !self.fits(1) {
+            room.await;
+            room = self.room.notified();
+        }
+        first
+    }
+
+    /// Changes what offers to a queue record of it where nothing is yet.
+    pub fn configure(&self, queue: Bytes, configured: Configured) {
+        if let Some(kept) = self.kept.borrow_mut().get_mut(&queue) {
+            kept.configured = configured;
+        }
+        self.configured.borrow_mut().insert(queue, configured);
+    }
+
+    /// Puts one message into the open batch.
+    pub fn push(&self, queue: &[u8], due: Due, payload: &[u8]) -> Ticket {
+        self.push_all(queue, std::iter::once((due, payload)))
+    }
+
+    /// Puts messages into one group of the open batch: stored together or not at all.
+    pub fn push_all<'a>(
         &self,
-        lane: usize,
-        groups: &[&Group],
-        within: &Within<'_>,
-    ) -> Result<Vec<Outcome>, StoreError> {
-        let mut keys = Vec::with_capacity(groups.len() * 4 + 1);
-        for group in groups {
-            let k = &group.keys;
-            keys.extend(k.each_of(&OFFER));
-            if group.name.is_some() {
-                keys.extend([&k.names, &k.ids]);
+        queue: &[u8],
+        messages: impl Iterator<Item = (Due, &'a [u8])>,
+    ) -> Ticket {
+        self.with_kept(queue, |kept| {
+            let mut open = kept.node.batches.open.borrow_mut();
+            let index = match kept.group {
+                Some((batch, index)) if batch == open.number => index,
+                _ => open.new_group(kept.new_group(None)),
+            };
+            kept.group = Some((open.number, index));
+            open.fill(index, messages, self.next_id())
+        })
+    }
+
+    /// Puts one named message into the open batch, as a group of its own.
+    pub fn push_named(
+        &self,
+        queue: &[u8],
+        due: Due,
+        payload: &[u8],
+        name: &[u8],
+        mode: NameMode,
+    ) -> Ticket {
+        let name = (Bytes::copy_from_slice(name), mode);
+        self.with_kept(queue, |kept| {
+            let mut open = kept.node.batches.open.borrow_mut();
+            kept.group = None;
+            let index = open.new_group(kept.new_group(Some(name)));
+            open.fill(index, std::iter::once((due, payload)), self.next_id())
+        })
+    }
+
+    /// Gives ids of this moment.
+    fn next_id(&self) -> impl Fn() -> u64 {
+        let now_ms = self.clock.now_us() / 1_000;
+        move || self.ids.next(now_ms)
+    }
+
+    fn with_kept<T>(&self, queue: &[u8], with: impl FnOnce(&mut Kept) -> T) -> T {
+        let mut all = self.kept.borrow_mut();
+        if let Some(kept) = all.get_mut(queue) {
+            return with(kept);
+        }
+        if all.len() >= KEPT_MAX {
+            all.clear();
+        }
+        let keys = Rc::new(QueueKeys::new(queue));
+        let name = keys.name.clone();
+        with(all.entry(name).or_insert(Kept {
+            node: self.store.router.of(&keys.timeout).clone(),
+            keys,
+            configured: self.configured.borrow().get(queue).copied().unwrap_or_default(),
+            group: None,
+        }))
+    }
+
+    /// Sends what is open if a lane is free for it; called once after each read of a connection and
+    /// after each answer.
+    pub fn flush(self: &Rc<Self>) {
+        for node in self.store.router.nodes() {
+            if let Some(lane) = node.batches.lane(self.limits.second_call_from) {
+                tokio::task::spawn_local(send(self.clone(), node.clone(), lane));
             }
         }
-        keys.extend(groups.first().map(|group| &group.keys.channel));
-        let node = self.router.whole();
-        let lane = node
-            .offer_lanes
-            .get(lane)
-            .ok_or_else(|| StoreError::Internal(format!("there is no offer lane {lane}")))?;
-        let mut answer =
-            lane.call_within(&OFFER, &keys, &pack(groups), Some(within)).await?.served()?;
-        let now_ms = answer.now_us.div_ceil(1_000);
-        let stored = Outcome::Stored { now_ms, head: false };
-        let mut outcomes = vec![stored; groups.len()];
-        while !answer.is_empty() {
-            let (place, said) = (answer.count()?, answer.bytes()?);
-            let Some(outcome) = outcomes.get_mut(place as usize) else {
-                let text = format!("there is no group {place} in this call");
-                return Err(StoreError::Internal(text));
-            };
-            *outcome = match &said[..] {
-                b"1" => Outcome::Stored { now_ms, head: true },
-                b"2" => Outcome::Unmet,
-                b"CLASH" => Outcome::Clash,
-                text => Outcome::Failed(failure(text, &node.offers)),
-            };
+    }
+
+    /// Waits until everything that was pushed has its outcome.
+    pub async fn drained(&self) {
+        for node in self.store.router.nodes() {
+            node.batches.drained().await;
         }
-        Ok(outcomes)
+    }
+
+    /// Messages that have no outcome yet and are not in flight.
+    pub fn waiting(&self) -> usize {
+        self.store.router.nodes().map(|node| node.batches.open.borrow().messages).sum()
     }
 }
 
-fn failure(text: &[u8], link: &Link) -> StoreError {
-    if let Some(owner) = text.strip_prefix(b"BADQUEUE ") {
-        return StoreError::BadQueue { owner: owner.to_vec() };
-    }
-    match text.strip_prefix(b"WRONGTYPE ") {
-        Some(key) => StoreError::WrongType { key: Cut(key).to_string() },
-        None => {
-            let text = String::from_utf8_lossy(text);
-            link.refused(&text);
-            refused(&text)
-        }
-    }
-}
-
-/// The packed arguments of a call, as the header of `lua/offer.lua` says.
-fn pack(groups: &[&Group]) -> Vec<Bytes> {
-    let mut args = Vec::new();
-    let (mut out, mut values) = (Vec::new(), 0);
-    for (place, group) in groups.iter().enumerate() {
-        if out.is_empty() {
-            let left = groups.get(place..).unwrap_or_default();
-            let sizes = left.iter().map(|group| group.size());
-            out.reserve(sizes.sum::<usize>() + ARRAY.len());
-            out.extend_from_slice(&ARRAY);
-        }
-        pack_group(&mut out, group);
-        values += 2 + group.messages.len() as u32;
-        if out.len() >= ARGUMENT_FULL || place + 1 == groups.len() {
-            if let Some(count) = out.get_mut(1..ARRAY.len()) {
-                count.copy_from_slice(&values.to_be_bytes());
-            }
-            args.push(Bytes::from(std::mem::take(&mut out)));
-            values = 0;
-        }
-    }
-    args
-}
-
-fn pack_group(out: &mut Vec<u8>, group: &Group) {
-    // Writing to a Vec cannot fail.
-    let int = |out: &mut Vec<u8>, value| drop(rmp::encode::write_sint(out, value));
-    let array = |out: &mut Vec<u8>, count: usize| {
-        drop(rmp::encode::write_array_len(out, count as u32));
+/// Sends one batch and tells its tickets.
+async fn send(offers: Rc<Offers>, node: Rc<Node>, lane: usize) {
+    let (batch, messages) = node.batches.close();
+    offers.room.notify_waiters();
+    offers.metrics.batch(messages as u64);
+    let place = node.batches.order.place();
+    offers.claim.held().await;
+    let closed = offers.claim.closed();
+    let mut groups = batch.take();
+    let outcomes = match closed {
+        Some(why) => vec![Outcome::Failed(StoreError::Unavailable(why)); groups.len()],
+        None => offers.store(&node, lane, &mut groups, &place).await,
     };
-    let messages = &group.messages[..];
-    let count = messages.len();
-    match &group.name {
-        None if group.configured == Configured::default() => int(out, count as i64),
-        None => {
-            array(out, 3);
-            int(out, count as i64);
-            string(out, group.configured.format.as_bytes());
-            string(out, group.configured.order_list.as_bytes());
-        }
-        Some((name, mode)) => {
-            array(out, 5);
-            int(out, count as i64);
-            string(out, group.configured.format.as_bytes());
-            string(out, group.configured.order_list.as_bytes());
-            string(out, name);
-            string(
-                out,
-                match mode {
-                    NameMode::Replace => b"",
-                    NameMode::Nx => b"NX",
-                    NameMode::Xx => b"XX",
-                },
-            );
+    for (group, outcome) in groups.iter_mut().zip(&outcomes) {
+        // The payloads are Redis's now.
+        group.forget_payloads();
+        if let Outcome::Stored { now_ms, head } = outcome {
+            let dues = || group.messages.iter().map(|message| message.due.ms(*now_ms));
+            let head = head.then(|| dues().min());
+            offers.stored.stored(&group.keys, group.messages.len() as u64, head.flatten());
         }
     }
-    match messages {
-        [first, rest @ ..] if rest.iter().all(|message| message.due == first.due) => {
-            int(out, first.due.packed());
-        }
-        _ => {
-            array(out, count);
-            messages.iter().for_each(|message| int(out, message.due.packed()));
-        }
-    }
-    out.extend_from_slice(&group.packed);
+    batch.finish(groups, outcomes);
+    node.batches.sent(lane);
+    offers.flush();
 }
 
-fn string(out: &mut Vec<u8>, bytes: &[u8]) {
-    let _ = rmp::encode::write_str_len(out, bytes.len() as u32);
-    out.extend_from_slice(bytes);
-}
+/// How often a message whose id is taken gets another one.
+const CLASHES_MAX: usize = 3;
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn renewed_ids_leave_the_rest() {
-        let keys = Rc::new(QueueKeys::new(b"q"));
-        let group = |ids: [u64; 3]| {
-            let mut group = Group::new(keys.clone(), Configured::default(), None);
-            for (id, payload) in ids.into_iter().zip([&b""[..], b"a", &[b'b'; 70_000]]) {
-                group.push(Message { due: Due::In(id), id }, payload);
-            }
-            group
+impl Offers {
+    /// Stores the groups of a batch; a message whose id is taken already gets a new id and is
+    /// stored again.
+    async fn store(
+        &self,
+        node: &Node,
+        lane: usize,
+        groups: &mut [Group],
+        place: &Place<'_>,
+    ) -> Vec<Outcome> {
+        let next_id = || {
+            self.renewed.set(self.next_id()());
+            self.renewed.get()
         };
-        let (mut renewed, wanted, mut id) = (group([1, 2, 3]), group([11, 12, 13]), 10);
-        renewed.renew(|| {
-            id += 1;
-            id
-        });
-        assert_eq!(renewed.packed, wanted.packed);
-        let ids = renewed.messages.iter().map(|message| (message.id, message.due));
-        let kept = [(11, Due::In(1)), (12, Due::In(2)), (13, Due::In(3))];
-        assert_eq!(ids.collect::<Vec<_>>(), kept);
+        // The number that a message was offered with may be another broker's by now; and what was
+        // offered before it may have got later ids for that.
+        let is_stale = |group: &Group| {
+            let (number, renewed) = (self.ids.node(), self.renewed.get());
+            let mut ids = group.messages.iter().map(|message| message.id);
+            ids.any(|id| snowflake::node_of(id) != number || id <= renewed)
+        };
+        if groups.iter().any(is_stale) {
+            // Ids are given in the order of the batches: what is before has its own then.
+            node.offers_turn(place).await;
+        }
+        for group in groups.iter_mut().filter(|group| is_stale(group)) {
+            group.renew(next_id);
+        }
+        let mut within = Within { place, end_ms: self.claim.until_ms() };
+        let mut outcomes: Vec<Outcome> = groups
+            .iter()
+            .map(|group| match self.stored.keep_place(&group.keys) {
+                Ok(()) => Outcome::Clash,
+                Err(refusal) => Outcome::Failed(refusal),
+            })
+            .collect();
+        let kept: Vec<bool> = outcomes.iter().map(|one| *one == Outcome::Clash).collect();
+        for attempt in 0..=CLASHES_MAX {
+            let left = |(place, outcome)| (outcome == &Outcome::Clash).then_some(place);
+            let places: Vec<usize> = outcomes.iter().enumerate().filter_map(left).collect();
+            if places.is_empty() {
+                break;
+            }
+            if attempt > 0 {
+                for &place in &places {
+                    if let Some(group) = groups.get_mut(place) {
+                        group.renew(next_id);
+                    }
+                }
+            }
+            let some: Vec<&Group> = places.iter().filter_map(|&place| groups.get(place)).collect();
+            let mut answered = node.offer(lane, &some, &within).await;
+            // Redis stood still, or its clock went ahead: surely not applied. Once more with the
+            // claim as it is by then, if the number is the same.
+            if matches!(&answered, Err(StoreError::Unavailable(why)) if why == PAST_END) {
+                self.claim.held().await;
+                within.end_ms = self.claim.until_ms();
+                if self.claim.closed().is_none() && !some.iter().any(|group| is_stale(group)) {
+                    answered = node.offer(lane, &some, &within).await;
+                }
+            }
+            for (nth, &place) in places.iter().enumerate() {
+                // Groups that an earlier call stored are stored, whatever becomes of this one.
+                let outcome = match &answered {
+                    Ok(outcomes) => outcomes.get(nth).cloned(),
+                    Err(error) => Some(Outcome::Failed(error.clone())),
+                };
+                if let (Some(slot), Some(outcome)) = (outcomes.get_mut(place), outcome) {
+                    *slot = outcome;
+                }
+            }
+        }
+        for ((group, outcome), kept) in groups.iter().zip(&outcomes).zip(kept) {
+            if kept && !matches!(outcome, Outcome::Stored { .. }) {
+                self.stored.give_place_back(&group.keys);
+            }
+        }
+        outcomes
     }
 }

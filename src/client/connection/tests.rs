@@ -228,7 +228,7 @@ fn a_call_goes_on_when_its_client_has_left_and_nothing_else_of_it_stays() {
 fn one_that_fills_every_batch_keeps_nobody_out_of_all() {
     // A batch has no answer within this time, and the next large message is there before.
     with_settings(&[("redis.call_timeout_ms", "100")], async |broker| {
-        broker.offers().open_until(u64::MAX);
+        broker.offers().claim.open_until(u64::MAX);
         let large = Peer::new(&broker, Vec::new());
         let (_replies, mut to) = tokio::io::split(large.pipe);
         let offer = [&b"*4\r\n$8\r\nDQ.OFFER\r\n$1\r\nq\r\n$2\r\n1h\r\n$4194304\r\n"[..]]
