@@ -12,9 +12,6 @@ use super::counts::{Counts, code};
 use super::redis::multi::Ran;
 use super::{Executed, Failure, ReplyForm};
 
-/// `<score>-<hex>`: at most 16 digits of a score, and 16 of the id.
-const ID_MAX: usize = 40;
-
 /// Writes the reply of an offer, once it is known; gives its error code, if it is an error.
 pub fn answer(
     ticket: &Ticket,
@@ -79,27 +76,10 @@ pub fn answer_all(
 
 /// A message id as a bulk string.
 fn put_id(out: &mut BytesMut, (due_ms, id): (u64, u64)) {
-    let mut text = [0_u8; ID_MAX];
-    let mut at = ID_MAX;
-    let mut put = |byte: u8| {
-        at -= 1;
-        if let Some(place) = text.get_mut(at) {
-            *place = byte;
-        }
-    };
-    for digit in 0..16 {
-        put(b"0123456789abcdef"[(id >> (4 * digit) & 15) as usize]);
-    }
-    put(b'-');
-    let mut score = due_ms;
-    loop {
-        put(b'0' + (score % 10) as u8);
-        score /= 10;
-        if score == 0 {
-            break;
-        }
-    }
-    crate::resp::encode_bulk(out, text.get(at..).unwrap_or_default());
+    let (mut score, mut digits) = (itoa::Buffer::new(), [0; 16]);
+    // The sizes match.
+    let _ = hex::encode_to_slice(id.to_be_bytes(), &mut digits);
+    crate::resp::encode_bulk(out, &[score.format(due_ms).as_bytes(), b"-", &digits]);
 }
 
 #[cfg(test)]

@@ -119,7 +119,7 @@ impl Reply {
         let before = out.len();
         let written = match (self, protocol) {
             (Self::Nothing, _) => return,
-            (Self::Bulk(data), _) => return encode_bulk(out, data),
+            (Self::Bulk(data), _) => return encode_bulk(out, &[data]),
             (Self::Encoded(reply), _) => return out.put_slice(reply.bytes(protocol)),
             (_, Protocol::Resp2) => resp2::encode::extend_encode(out, &self.resp2(), false),
             (_, Protocol::Resp3) => {
@@ -189,34 +189,21 @@ impl From<String> for Reply {
     }
 }
 
-/// Appends a bulk string: the reply of an offer, written a hundred thousand times a second.
-pub fn encode_bulk(out: &mut BytesMut, data: &[u8]) {
+/// Appends a bulk string of these parts: the reply of an offer, written a hundred thousand times a
+/// second.
+pub fn encode_bulk(out: &mut BytesMut, parts: &[&[u8]]) {
+    let length: usize = parts.iter().map(|part| part.len()).sum();
     // `$`, up to 20 digits, two line ends.
-    out.reserve(data.len() + 25);
+    out.reserve(length + 25);
     out.put_u8(b'$');
-    put_decimal(out, data.len());
+    out.put_slice(itoa::Buffer::new().format(length).as_bytes());
     out.put_slice(b"\r\n");
-    out.put_slice(data);
+    parts.iter().for_each(|part| out.put_slice(part));
     out.put_slice(b"\r\n");
 }
 
 fn digits(n: u64) -> usize {
     n.checked_ilog10().unwrap_or(0) as usize + 1
-}
-
-fn put_decimal(out: &mut BytesMut, n: usize) {
-    let mut text = [0_u8; 20];
-    let mut used = 0;
-    let mut rest = n;
-    for place in text.iter_mut().rev() {
-        *place = b'0' + u8::try_from(rest % 10).unwrap_or(0);
-        used += 1;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    out.put_slice(text.get(text.len() - used..).unwrap_or_default());
 }
 
 /// A double as Redis prints it. Rust prints `inf` and `-inf` in the same way.
@@ -396,7 +383,7 @@ mod tests {
         for length in [0, 9, 10, 99, 100, 12_345] {
             let data = vec![b'x'; length];
             let mut out = BytesMut::new();
-            encode_bulk(&mut out, &data);
+            encode_bulk(&mut out, &[&data]);
             let wanted = format!("${length}\r\n{}\r\n", "x".repeat(length));
             assert_eq!(out, wanted.as_bytes(), "{length}");
         }

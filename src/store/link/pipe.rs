@@ -213,19 +213,7 @@ pub(super) fn encode<'a>(out: &mut BytesMut, parts: impl ExactSizeIterator<Item 
 
 fn head(out: &mut BytesMut, kind: u8, number: usize) {
     out.put_u8(kind);
-    let mut digits = [0; 20];
-    let (mut begin, mut left) = (digits.len(), number);
-    loop {
-        begin -= 1;
-        if let Some(digit) = digits.get_mut(begin) {
-            *digit = b'0' + (left % 10) as u8;
-        }
-        left /= 10;
-        if left == 0 {
-            break;
-        }
-    }
-    out.put_slice(digits.get(begin..).unwrap_or_default());
+    out.put_slice(itoa::Buffer::new().format(number).as_bytes());
     out.put_slice(b"\r\n");
 }
 
