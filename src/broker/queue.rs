@@ -8,13 +8,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::broker::{Broker, cursor, overdue_ms};
-use crate::domain::queue::{Due, Format, Message, MessageId, MessageRef, QueueName};
+use crate::domain::queue::{Due, Format, Message, MessageId, MessageRef, QueueName, Score};
 use crate::metrics::{QueueMetrics, QueueSnapshot, WakeCause};
-use crate::scheduler::queue_loop::{Moment, moment};
+use crate::scheduler::queue_loop::Moment;
 use crate::scheduler::run_queue::Urgency;
 use crate::store::convert::Converted;
 use crate::store::cursor::Cursor;
 use crate::store::keys::{self, QueueKeys};
+use crate::store::messages::QueueState;
 use crate::store::{StoreError, member};
 
 /// Bytes of a reply around its messages.
@@ -25,25 +26,9 @@ const REPLY_HEAD: usize = 64;
 pub struct QueueInfo {
     /// It has messages or had them not long ago, or is configured.
     pub known: bool,
-    pub pending: u64,
-    /// -1: the destination holds another type.
-    pub ready: i64,
-    pub next_due: Option<String>,
+    pub state: QueueState,
     /// How long the head has been due, if it is.
     pub oldest_overdue_ms: u64,
-    pub listed: u64,
-    /// -1: the key holds another type; and so `named`.
-    pub quarantined: i64,
-    pub named: i64,
-    /// Keys of the queue that hold another type; the broker does without them.
-    pub trouble: Option<Bytes>,
-    /// Unix ms, -1 = until resumed.
-    pub paused_until: Option<i64>,
-    /// All queues are.
-    pub paused_all: bool,
-    pub layout: String,
-    pub format: String,
-    pub ttl_ms: Option<u64>,
     /// Unix ms of the broker's start.
     pub since: u64,
     /// The metrics' label that the counts are of: the queue's name, or `other`.
@@ -115,19 +100,8 @@ impl Queue<'_> {
             || configured.iter().any(|known| known.name.as_bytes() == name);
         Ok(QueueInfo {
             known,
-            pending: state.pending,
-            ready: state.ready,
-            oldest_overdue_ms: overdue_ms(&state.next_due, now_ms),
-            next_due: (!state.next_due.is_empty()).then_some(state.next_due),
-            listed: state.listed,
-            quarantined: state.quarantined,
-            named: state.named,
-            trouble: state.trouble,
-            paused_until: state.paused_until,
-            paused_all: state.paused_all,
-            layout: state.layout,
-            format: state.format,
-            ttl_ms: state.ttl_ms,
+            oldest_overdue_ms: overdue_ms(state.next_due, now_ms),
+            state,
             since: now_ms.saturating_sub(broker.started.elapsed().as_millis() as u64),
             label,
             counts,
@@ -178,8 +152,8 @@ impl Queue<'_> {
         let Some((id, head)) = self.broker.store.reschedule(self.name, &which, due).await? else {
             return Ok(None);
         };
-        if head && let Some(due) = moment(&id.score) {
-            self.hint(due);
+        if head {
+            self.hint(id.score.moment());
         }
         Ok(Some(id))
     }
@@ -202,7 +176,7 @@ impl Queue<'_> {
     }
 
     pub async fn peek(&self, count: usize) -> Result<Vec<Message>, StoreError> {
-        let (all, max) = (("-inf", "+inf"), self.broker.message_bytes_max());
+        let (all, max) = ((Score::MIN, Score::MAX), self.broker.message_bytes_max());
         let start = Cursor::default();
         let page = self.broker.store.range(self.name, all, count as u64, max, &start);
         Ok(page.await?.0)
@@ -211,8 +185,7 @@ impl Queue<'_> {
     /// A page from one score to another, and the cursor of the next, if there is one.
     pub async fn range(
         &self,
-        from: String,
-        to: String,
+        bounds: (Score, Score),
         count: usize,
         cursor: Option<Bytes>,
     ) -> Result<(Option<Bytes>, Vec<Message>), StoreError> {
@@ -220,7 +193,7 @@ impl Queue<'_> {
             None => Cursor::default(),
             Some(text) => range_cursor(self.name, &text).ok_or(StoreError::BadCursor)?,
         };
-        let (bounds, max) = ((from.as_str(), to.as_str()), self.broker.message_bytes_max());
+        let max = self.broker.message_bytes_max();
         let page = self.broker.store.range(self.name, bounds, count as u64, max, &cursor);
         let (messages, next) = page.await?;
         let next = (!next.is_end()).then(|| range_text(self.name, &next));
@@ -255,7 +228,7 @@ impl Queue<'_> {
 
     // Quarantine.
 
-    pub async fn quarantine_list(&self, count: usize) -> Result<Vec<(String, Bytes)>, StoreError> {
+    pub async fn quarantine_list(&self, count: usize) -> Result<Vec<(Score, Bytes)>, StoreError> {
         let max = self.broker.message_bytes_max();
         self.broker.store.quarantine_list(self.name, count as u64, max).await
     }
@@ -275,19 +248,14 @@ impl Queue<'_> {
 
 /// The cursor of DQ.RANGE as text, sealed for this queue.
 fn range_text(queue: &QueueName, cursor: &Cursor) -> Bytes {
-    let Cursor { score, rank, mark, .. } = cursor;
+    let (place, Cursor { rank, mark, .. }) = (cursor.place(), cursor);
     let from = hex::encode(&cursor.from);
-    cursor::sealed(&[b"DQ.RANGE", queue.as_bytes()], &format!("{score}:{rank}:{mark}:{from}"))
+    cursor::sealed(&[b"DQ.RANGE", queue.as_bytes()], &format!("{place}:{rank}:{mark}:{from}"))
 }
 
 fn range_cursor(queue: &QueueName, text: &[u8]) -> Option<Cursor> {
     let text = cursor::opened(&[b"DQ.RANGE", queue.as_bytes()], text)?;
     let mut parts = text.splitn(4, ':');
-    let (score, rank, mark, from) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-    Some(Cursor {
-        score: score.to_owned(),
-        from: cursor::unhex(from)?,
-        rank: rank.parse().ok()?,
-        mark: mark.to_owned(),
-    })
+    let (place, rank, mark, from) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    Cursor::new(place.as_bytes(), cursor::unhex(from)?, rank.parse().ok()?, mark.to_owned())
 }

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 
 use crate::broker::{Broker, cursor};
+use crate::domain::queue::Score;
 use crate::scheduler::queue_loop::Moment;
-use crate::scheduler::queue_loop::moment;
 use crate::store::StoreError;
 use crate::store::delivery::Stats;
 use crate::store::keys;
@@ -16,18 +16,12 @@ const PAGE: usize = 500;
 const STEPS_MAX: usize = 1 << 20;
 
 /// A row of DQ.QUEUES.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct QueueRow {
     pub name: Bytes,
-    pub pending: u64,
-    /// -1: the destination holds another type.
-    pub ready: i64,
-    pub next_due: Option<String>,
+    pub stats: Stats,
     /// How long the head has been due, if it is.
     pub overdue_ms: u64,
-    /// By itself, or with all queues.
-    pub paused: bool,
-    pub quarantined: u64,
 }
 
 impl Broker {
@@ -73,14 +67,9 @@ impl Broker {
         }
         let names: Vec<Bytes> = names.into_iter().map(|(_, name)| name).collect();
         let stats = self.store.stats(&self.with_heads(&names)).await?;
-        let row = |(name, stats): (Bytes, Stats)| QueueRow {
-            name,
-            pending: u64::try_from(stats.pending).unwrap_or(0),
-            ready: stats.ready,
-            overdue_ms: overdue_ms(&stats.next_due, stats.now_ms),
-            paused: stats.paused,
-            quarantined: u64::try_from(stats.quarantined).unwrap_or(0),
-            next_due: (!stats.next_due.is_empty()).then_some(stats.next_due),
+        let row = |(name, stats): (Bytes, Stats)| {
+            let overdue_ms = overdue_ms(stats.next_due, stats.now_ms);
+            QueueRow { name, stats, overdue_ms }
         };
         Ok((next, names.into_iter().zip(stats).map(row).collect()))
     }
@@ -98,7 +87,7 @@ impl Broker {
 }
 
 /// How long a head has been due; 0 where its score is no time, since nobody knows then.
-pub(super) fn overdue_ms(next_due: &str, now_ms: u64) -> u64 {
-    let due = moment(next_due).filter(|due| *due > 0);
+pub(super) fn overdue_ms(next_due: Option<Score>, now_ms: u64) -> u64 {
+    let due = next_due.map(Score::moment).filter(|due| *due > 0);
     due.map_or(0, |due| now_ms.saturating_sub(due))
 }

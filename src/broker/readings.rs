@@ -79,7 +79,7 @@ impl Broker {
         let reading = |stats: Stats| Reading {
             pending: u64::try_from(stats.pending).ok(),
             ready: u64::try_from(stats.ready).ok(),
-            overdue_ms: Some(overdue_ms(&stats.next_due, stats.now_ms)),
+            overdue_ms: Some(overdue_ms(stats.next_due, stats.now_ms)),
             paused: Some(stats.paused.into()),
             quarantined: u64::try_from(stats.quarantined).ok(),
             due_minute: u64::try_from(stats.due_minute).ok(),

@@ -8,11 +8,8 @@ use std::borrow::Cow;
 use bytes::Bytes;
 
 use crate::domain::encoding;
-use crate::domain::queue::Message;
+use crate::domain::queue::{Message, Score};
 use crate::resp::Reply;
-
-/// Integers beyond this are not exact in a double.
-const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// The map of DQ.GET, DQ.PEEK and DQ.RANGE. An unreadable member has neither id nor name, and its
 /// payload is the raw member. `decode`: with the payload as text where it can be read as one, and
@@ -29,7 +26,7 @@ pub fn reply(message: Message, decode: bool) -> Reply {
     let fields = [
         ("id", message.id.map_or(Reply::Null, |id| id.to_string().into())),
         ("name", message.name.map_or(Reply::Null, Reply::Bulk)),
-        ("due", due(&message.score)),
+        ("due", due(message.score)),
         ("payload", Reply::Bulk(payload)),
         ("format", message.format.as_str().into()),
     ];
@@ -52,17 +49,9 @@ pub fn yes(is: bool) -> Reply {
     Reply::Integer(is.into())
 }
 
-/// A score as Redis prints it.
-pub fn due(score: &str) -> Reply {
-    if let Ok(ms) = score.parse::<i64>() {
-        return Reply::Integer(ms);
-    }
-    match score.parse::<f64>() {
-        // `as` is exact here: whole, and within what a double and an i64 both hold.
-        Ok(ms) if ms.fract() == 0.0 && ms.abs() < EXACT => Reply::Integer(ms as i64),
-        Ok(ms) => Reply::Double(ms),
-        Err(_) => score.to_owned().into(),
-    }
+/// A score in Unix ms: an integer where it is whole and no larger than 17 digits, else a double.
+pub fn due(score: Score) -> Reply {
+    score.whole_ms().map_or(Reply::Double(score.ms()), Reply::Integer)
 }
 
 #[cfg(test)]
@@ -83,17 +72,18 @@ mod tests {
             ("-inf", Reply::Double(f64::NEG_INFINITY)),
         ];
         for (score, wanted) in rows {
-            assert_eq!(due(score), wanted, "{score}");
+            assert_eq!(due(Score::parse(score.as_bytes()).unwrap()), wanted, "{score}");
         }
     }
 
     #[test]
     fn messages() {
-        let id = MessageId { score: "5".into(), id: vec![0xab] };
+        let score = Score::parse(b"5").unwrap();
+        let id = MessageId { score, id: vec![0xab] };
         let message = Message {
             id: Some(id),
             name: Some(Bytes::from_static(b"n")),
-            score: "5".into(),
+            score,
             payload: Bytes::from_static(b"p"),
             format: Format::Legacy,
         };

@@ -9,7 +9,7 @@ use thiserror::Error;
 use time::format_description::well_known::Rfc3339;
 use time::{Month, OffsetDateTime};
 
-use crate::domain::queue::SCORE_BYTES_MAX;
+use crate::domain::score::Score;
 
 /// Due times lie below this: Redis scores are doubles, and beyond it Redisson's clients read
 /// exponents.
@@ -111,11 +111,11 @@ impl Due {
 /// An end of a range of due times as a score: `-` and `+` for no end, Unix milliseconds (negative
 /// or fractional too, as scores of others are), or RFC 3339 (to its last digit). What is surely
 /// meant as seconds is refused; with a fraction, as `1893484800.0`, it is a score.
-pub fn score_bound(raw: &[u8]) -> Result<String, TimeError> {
+pub fn score_bound(raw: &[u8]) -> Result<Score, TimeError> {
     let text = match raw {
         b"" => return Err(TimeError::Empty),
-        b"-" => return Ok("-inf".to_owned()),
-        b"+" => return Ok("+inf".to_owned()),
+        b"-" => return Ok(Score::MIN),
+        b"+" => return Ok(Score::MAX),
         _ => std::str::from_utf8(raw).map_err(|_| TimeError::Form)?,
     };
     if text.bytes().all(|b| b.is_ascii_digit()) {
@@ -128,16 +128,11 @@ pub fn score_bound(raw: &[u8]) -> Result<String, TimeError> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
     let all_digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
     if all_digits(whole) && all_digits(fraction) {
-        let fits = text.len() <= SCORE_BYTES_MAX;
-        return fits.then(|| text.to_owned()).ok_or(TimeError::TooFar);
+        return Score::parse(raw).ok_or(TimeError::TooFar);
     }
     let ns = parse_date(text)?.unix_timestamp_nanos();
-    let sign = if ns < 0 { "-" } else { "" };
-    let (ms, rest) = (ns.unsigned_abs() / 1_000_000, ns.unsigned_abs() % 1_000_000);
-    Ok(match rest {
-        0 => format!("{sign}{ms}"),
-        _ => format!("{sign}{ms}.{rest:06}"),
-    })
+    // Apart, since a double holds the whole ms of any date, but not its ns.
+    Ok(Score((ns / 1_000_000) as f64 + (ns % 1_000_000) as f64 / 1e6))
 }
 
 fn signed(ms: u64) -> i64 {
@@ -485,7 +480,8 @@ mod tests {
             ("99999999999999999999999999999999999999999", Err(TimeError::TooFar)),
         ];
         for (raw, wanted) in rows {
-            assert_eq!(score_bound(raw.as_bytes()), wanted.clone().map(str::to_owned), "{raw:?}");
+            let wanted = wanted.clone().map(|text| Score::parse(text.as_bytes()).unwrap());
+            assert_eq!(score_bound(raw.as_bytes()), wanted, "{raw:?}");
         }
     }
 

@@ -1,8 +1,9 @@
-//! The words that everything speaks: queue, due time, id, encoding. Pure: no IO and no clock.
+//! The words that everything speaks: queue, due time, score, id, encoding. Pure: no IO, no clock.
 
 pub mod due;
 pub mod encoding;
 pub mod glob;
 pub mod queue;
+pub mod score;
 pub mod snowflake;
 pub mod text;

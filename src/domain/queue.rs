@@ -11,10 +11,8 @@ use regex::bytes::Regex;
 use thiserror::Error;
 
 pub use crate::domain::due::{DUE_LIMIT_MS, DelayError, Due, TimeError, score_bound};
+pub use crate::domain::score::{SCORE_END, Score};
 pub use crate::domain::text::{Cut, Shown};
-
-/// A score as text has at most this many bytes (Redis prints up to 17 digits, sign and exponent).
-pub(super) const SCORE_BYTES_MAX: usize = 40;
 
 /// What a message's id bytes can be at most: the length is one byte in the packed member.
 const ID_BYTES_MAX: usize = 255;
@@ -112,12 +110,12 @@ pub enum QueueNameError {
     Slot,
 }
 
-/// Where a message is found without an index: its score as Redis prints it, and its id bytes.
+/// Where a message is found without an index: its score and its id bytes.
 ///
 /// As text `<score>-<hex>`, opaque to clients; it changes when the due time changes.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageId {
-    pub score: String,
+    pub score: Score,
     pub id: Vec<u8>,
 }
 
@@ -125,14 +123,10 @@ impl MessageId {
     pub fn parse(raw: &[u8]) -> Option<Self> {
         let dash = raw.iter().rposition(|&b| b == b'-')?;
         let (score, digits) = (raw.get(..dash)?, raw.get(dash + 1..)?);
-        if score.len() > SCORE_BYTES_MAX || digits.len() > 2 * ID_BYTES_MAX {
+        if digits.len() > 2 * ID_BYTES_MAX {
             return None;
         }
-        let score = std::str::from_utf8(score).ok()?;
-        if score.parse::<f64>().ok()?.is_nan() {
-            return None;
-        }
-        Some(Self { score: score.to_owned(), id: hex::decode(digits).ok()? })
+        Some(Self { score: Score::parse(score)?, id: hex::decode(digits).ok()? })
     }
 }
 
@@ -143,7 +137,7 @@ impl Display for MessageId {
 }
 
 /// How a client points at a message: by id, or by the name it chose.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MessageRef {
     Id(MessageId),
     Name(Bytes),
@@ -232,8 +226,8 @@ impl Format {
 pub struct Message {
     pub id: Option<MessageId>,
     pub name: Option<Bytes>,
-    /// The due time as Redis prints it: Unix ms, but others may have stored anything.
-    pub score: String,
+    /// The due time: Unix ms, but others may have stored anything.
+    pub score: Score,
     pub payload: Bytes,
     pub format: Format,
 }
@@ -293,7 +287,10 @@ mod tests {
             (long.as_str(), None),
         ];
         for (raw, wanted) in rows {
-            let id = wanted.map(|(score, id)| MessageId { score: score.into(), id: id.to_vec() });
+            let id = wanted.map(|(score, id)| MessageId {
+                score: Score::parse(score.as_bytes()).unwrap(),
+                id: id.to_vec(),
+            });
             let wanted = match id {
                 Some(id) => MessageRef::Id(id),
                 None => MessageRef::Name(Bytes::copy_from_slice(raw.as_bytes())),
@@ -303,7 +300,7 @@ mod tests {
         assert_eq!(MessageRef::parse(b"", 8), Err(BadId::Empty));
         assert_eq!(MessageRef::parse(b"ninebytes", 8), Err(BadId::TooLong(8)));
         assert_eq!(MessageName::new(b"5-ff", 8), Err(BadId::LikeAnId));
-        let id = MessageId { score: "5".into(), id: vec![0, 0xab] };
+        let id = MessageId { score: Score::parse(b"5").unwrap(), id: vec![0, 0xab] };
         assert_eq!(id.to_string(), "5-00ab");
     }
 

@@ -13,11 +13,10 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::domain::queue::Cut;
+use crate::domain::queue::{Cut, SCORE_END, Score};
 use crate::metrics::WakeCause;
 use crate::scheduler::host::Host;
 use crate::scheduler::pace::{CALL_PAUSE, RETRY, pause_after};
-use crate::scheduler::queue_loop::{SCORE_END, moment};
 use crate::scheduler::run_queue::Urgency;
 use crate::store::delivery::Found;
 use crate::store::keys::{self, QueueKeys};
@@ -93,7 +92,7 @@ impl Discovery {
             (None, recorded) => self.guess(&found.suffix, recorded.as_ref()),
         };
         let keys = QueueKeys::new(&name);
-        self.host.change(|schedule, now| match moment(&found.head) {
+        self.host.change(|schedule, now| match found.head.map(Score::moment) {
             Some(due) if due < SCORE_END => schedule.hint(&keys, due, WakeCause::Scan, now),
             // To be pruned, or to be complained of; or what its head is was not looked for.
             _ => schedule.look(&keys, Urgency::Doubt, WakeCause::Scan, now),
@@ -137,7 +136,7 @@ impl Discovery {
             match self.store.found(some.clone()).await {
                 // Channels ignore databases, and anyone can publish.
                 Ok(found) => {
-                    let pending = found.iter().filter(|found| !found.head.is_empty());
+                    let pending = found.iter().filter(|found| !found.is_empty);
                     pending.for_each(|found| self.take_up(found));
                     if some.len() > 1 {
                         tokio::time::sleep(pause_after(began.elapsed())).await;
@@ -192,7 +191,7 @@ impl Discovery {
     async fn search_page(&self, cursor: &Bytes) -> Result<Bytes, StoreError> {
         let page = self.store.scan(cursor.clone(), SCAN_COUNT).await?;
         // A key that has only the name of a queue is left alone.
-        self.take_up_unknown(page.found, |found| !found.is_wrong_type()).await?;
+        self.take_up_unknown(page.found, |found| !found.is_wrong_type).await?;
         Ok(page.cursor)
     }
 

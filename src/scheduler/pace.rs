@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use crate::scheduler::queue_loop::moment;
+use crate::domain::queue::Score;
 use crate::store::delivery::Transferred;
 
 /// Bounds from the settings.
@@ -61,8 +61,8 @@ impl Transferred {
         if took_us <= bounds.took_us_max && self.passed_shared == 0 {
             return 0;
         }
-        let is_due = |next| next <= self.now_us / 1_000;
-        let done = self.count() < size && !moment(&self.next).is_some_and(is_due);
+        let is_due = |next: Score| next.moment() <= self.now_us / 1_000;
+        let done = self.count() < size && !self.next.is_some_and(is_due);
         let rest_us = match took_us {
             0..=NOTICED_US => took_us / 2,
             _ if done => took_us + took_us / 2,
@@ -177,8 +177,11 @@ mod tests {
             ("beside a short pass it may take long", 512, 512, 16_000, 80_000, 512),
             ("beside a long one less, so that all is bounded", 512, 512, 37_000, 1_000_000, 256),
         ] {
-            let done =
-                Transferred { moved: vec![(0.0, count)], passed_shared, ..Transferred::default() };
+            let done = Transferred {
+                moved: vec![(Score::MIN, count)],
+                passed_shared,
+                ..Transferred::default()
+            };
             assert_eq!(next_size(size, took_us, &done, &BOUNDS), next, "{what}");
         }
     }
@@ -197,14 +200,14 @@ mod tests {
         ] {
             let mut done = Transferred {
                 now_us: 5_000_000,
-                moved: vec![(0.0, count)],
+                moved: vec![(Score::MIN, count)],
                 passed_shared,
-                next: "5001".to_owned(),
+                next: Score::parse(b"5001"),
                 ..Transferred::default()
             };
             assert_eq!(done.rest_ms(took_us, size, &BOUNDS), rest, "{what}");
             // It moved fewer than it might, and more is due all the same.
-            done.next = "5000".to_owned();
+            done.next = Score::parse(b"5000");
             let rest = if count < size && rest > 8 { 60 } else { rest };
             assert_eq!(done.rest_ms(took_us, size, &BOUNDS), rest, "{what}");
         }

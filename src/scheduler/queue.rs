@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::domain::queue::Cut;
+use crate::domain::queue::{Cut, SCORE_END, Score};
 use crate::metrics::{Metrics, QueueMetrics};
 use crate::scheduler::pace::{TRANSFER_MESSAGES_FIRST, TransferSize, next_size};
-use crate::scheduler::queue_loop::{Event, Moment, QueueLoop, SCORE_END, moment};
+use crate::scheduler::queue_loop::{Event, Moment, QueueLoop};
 use crate::scheduler::run_queue::Urgency;
 use crate::store::clock::Clock;
 use crate::store::delivery::Transferred;
@@ -95,13 +95,13 @@ impl ScheduledQueue {
         waited_us: u64,
         bounds: &TransferSize,
     ) -> Event {
-        self.head = moment(&done.next);
+        self.head = done.next.map(Score::moment);
         let mut count = 0;
         for &(score, messages) in &done.moved {
-            let since_ms = score.max(done.pause_ended_ms as f64);
+            let since_ms = score.ms().max(done.pause_ended_ms as f64);
             let late = (done.now_us as f64 / 1e6 - since_ms / 1e3).max(0.0);
             // A foreign score before any time is delivered at once; it has no lateness.
-            self.metrics.lateness(if score < 0.0 { 0.0 } else { late }, messages);
+            self.metrics.lateness(if score.ms() < 0.0 { 0.0 } else { late }, messages);
             count += messages;
         }
         if count > 0 {
@@ -139,8 +139,8 @@ impl ScheduledQueue {
 impl Transferred {
     /// No timer can wait for a head with such a score; it stays pending.
     pub(super) fn trouble(&self) -> Option<String> {
-        let never = moment(&self.next).is_some_and(|next| next >= SCORE_END);
-        never.then(|| format!("the head's score {} is not a valid time", self.next))
+        let never = self.next.filter(|next| next.moment() >= SCORE_END);
+        never.map(|next| format!("the head's score {next} is not a valid time"))
     }
 
     /// The event of the loop; the transfer took `took_us`, and might move `size` messages.
@@ -151,7 +151,7 @@ impl Transferred {
                 let any = self.again || self.count() > 0;
                 Event::Moved {
                     any,
-                    next: moment(&self.next),
+                    next: self.next.map(Score::moment),
                     rest: self.rest_ms(took_us, size, bounds),
                 }
             }
@@ -177,8 +177,12 @@ mod tests {
             let mut served =
                 ScheduledQueue::new(&QueueKeys::new(b"q"), Rc::default(), metrics.clone());
             served.messages_max = 512;
-            let done =
-                Transferred { moved: vec![(0.0, 512)], took_us, passed, ..Transferred::default() };
+            let done = Transferred {
+                moved: vec![(Score::MIN, 512)],
+                took_us,
+                passed,
+                ..Transferred::default()
+            };
             served.delivered(&done, 50_000, &BOUNDS);
             assert_eq!(served.messages_max, next, "{took_us:?} {passed}");
         }
@@ -193,7 +197,7 @@ mod tests {
             now_us: 5_000,
             again: true,
             took_us: Some(15_000),
-            next: "5".to_owned(),
+            next: Score::parse(b"5"),
             ..Transferred::default()
         };
         let (next, rest) = (Some(5), 15);

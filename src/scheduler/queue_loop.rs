@@ -7,20 +7,11 @@
 //!
 //! Times are Redis's, in milliseconds since the epoch.
 
+use crate::domain::queue::SCORE_END;
 use crate::scheduler::run_queue::Urgency;
 
 /// A moment of Redis's clock, Unix milliseconds.
 pub type Moment = u64;
-
-/// A score from here on is no time that a timer could wait for (the year 33658): it stays pending.
-pub const SCORE_END: u64 = 1_000_000_000_000_000;
-
-/// A score as a moment: the first millisecond at which it has passed. A negative score is due at
-/// once, a huge one never; `None` for an empty text: nothing is pending.
-pub fn moment(score: &str) -> Option<Moment> {
-    let score: f64 = score.parse().ok()?;
-    Some(if score >= SCORE_END as f64 { SCORE_END } else { score.max(0.0).ceil() as u64 })
-}
 
 /// The first wait after a failure, and the longest: a queue whose destination has the wrong type,
 /// or a Redis that is away, is asked this often and no oftener.
@@ -753,21 +744,6 @@ mod tests {
             let each_ms = if kind == 3 || kind > 10 { HEADS_EACH_MS } else { FRUITLESS_MAX_MS / 2 };
             let most = SECONDS * 1_000 / each_ms + u64::from(HEADS_FREE);
             assert!(transfers <= most, "answers of kind {kind}: {transfers} transfers");
-        }
-    }
-
-    #[test]
-    fn moments() {
-        for (score, expected) in [
-            ("1795228205123", Some(1_795_228_205_123)),
-            ("1795228205123.5", Some(1_795_228_205_124)),
-            ("-5", Some(0)),
-            ("-inf", Some(0)),
-            ("inf", Some(SCORE_END)),
-            ("1e+17", Some(SCORE_END)),
-            ("", None),
-        ] {
-            assert_eq!(moment(score), expected, "{score}");
         }
     }
 }

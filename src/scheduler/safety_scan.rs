@@ -15,7 +15,7 @@ use crate::metrics::{Metrics, ScanOutcome, WakeCause};
 use crate::scheduler::discovery::MANY;
 use crate::scheduler::host::Host;
 use crate::scheduler::pace::{RETRY, pause_after};
-use crate::scheduler::queue_loop::{Moment, moment};
+use crate::scheduler::queue_loop::Moment;
 use crate::store::keys;
 use crate::store::{Store, StoreError};
 
@@ -143,9 +143,7 @@ impl SafetyScan {
         let timeouts = page.iter().map(|(_, name)| keys::timeout_of(name));
         let known = page.iter().map(|(suffix, _)| self.host.schedule().head(suffix));
         let (timeouts, known): (Vec<_>, Vec<_>) = timeouts.zip(known).unzip();
-        let heads = self.store.heads(&timeouts, &known).await?;
-        let head = |(head, known): (Option<String>, _)| head.map_or(known, |head| moment(&head));
-        Ok(heads.into_iter().zip(known).map(head).collect())
+        self.store.heads(&timeouts, &known).await
     }
 }
 

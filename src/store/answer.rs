@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use redis_protocol::resp3::types::{BytesFrame, Resp3Frame};
 
-use crate::domain::queue::Cut;
+use crate::domain::queue::{Cut, Score};
 use crate::store::StoreError;
 
 #[derive(Debug)]
@@ -63,9 +63,8 @@ impl Answer {
         match self.rest.next() {
             Some(BytesFrame::Number { data, .. }) => Ok(data),
             Some(BytesFrame::BlobString { data, .. }) => {
-                std::str::from_utf8(&data).ok().and_then(|text| text.parse().ok()).ok_or_else(
-                    || StoreError::Internal("a script's answer has no number in its place".into()),
-                )
+                let text = std::str::from_utf8(&data).ok();
+                text.and_then(|text| text.parse().ok()).ok_or_else(|| misplaced("number"))
             }
             other => Err(missing("a number", other)),
         }
@@ -89,6 +88,19 @@ impl Answer {
         Ok(String::from_utf8_lossy(&self.bytes()?).into_owned())
     }
 
+    /// A score, as any version of Redis writes it.
+    pub fn score(&mut self) -> Result<Score, StoreError> {
+        self.score_if_any()?.ok_or_else(|| misplaced("score"))
+    }
+
+    /// `None` for an empty text: there is no score.
+    pub fn score_if_any(&mut self) -> Result<Option<Score>, StoreError> {
+        let text = self.bytes()?;
+        let score = Score::parse(&text);
+        let is_valid = score.is_some() || text.is_empty();
+        if is_valid { Ok(score) } else { Err(misplaced("score")) }
+    }
+
     /// The answer of TIME: seconds and microseconds.
     pub fn time(frame: &BytesFrame) -> Option<u64> {
         let BytesFrame::Array { data, .. } = frame else {
@@ -108,9 +120,48 @@ fn unexpected(wanted: &str, found: &BytesFrame) -> StoreError {
     StoreError::Internal(format!("a script answered {:?}, not {wanted}", found.kind()))
 }
 
+/// Something else stands where the answer has `wanted`.
+pub(super) fn misplaced(wanted: &str) -> StoreError {
+    StoreError::Internal(format!("a script's answer has no {wanted} in its place"))
+}
+
 fn missing(wanted: &str, found: Option<BytesFrame>) -> StoreError {
     match found {
         Some(frame) => unexpected(wanted, &frame),
         None => StoreError::Internal(format!("a script's answer ends before {wanted}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is no score is an error, and never a panic.
+    #[test]
+    fn scores() {
+        let text = |text: &'static str| BytesFrame::BlobString {
+            data: Bytes::from_static(text.as_bytes()),
+            attributes: None,
+        };
+        let number = BytesFrame::Number { data: 5, attributes: None };
+        for (frame, score) in [
+            (Some(text("1.5")), Some(Score::parse(b"1.5"))),
+            (Some(text("-inf")), Some(Some(Score::MIN))),
+            (Some(text("")), Some(None)),
+            (Some(text("nan")), None),
+            (Some(text("WRONGTYPE")), None),
+            (Some(number), Some(Score::parse(b"5"))),
+            (None, None),
+        ] {
+            let answer = || Answer {
+                now_us: 0,
+                status: Bytes::new(),
+                rest: Vec::from_iter(frame.clone()).into_iter(),
+            };
+            let found = answer().score_if_any();
+            assert!(found.is_ok() || matches!(found, Err(StoreError::Internal(_))), "{found:?}");
+            assert_eq!(found.ok(), score, "{frame:?}");
+            assert_eq!(answer().score().ok(), score.flatten(), "{frame:?}");
+        }
     }
 }

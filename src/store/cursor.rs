@@ -2,14 +2,17 @@
 
 use bytes::Bytes;
 
-use crate::store::answer::Answer;
+use crate::domain::queue::Score;
+use crate::store::answer::{Answer, misplaced};
 use crate::store::messages::part_applied;
 use crate::store::{StoreError, number};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
-    /// As Redis prints it, with `(` in front where all of this score was seen; empty at both ends.
-    pub score: String,
+    /// `None` at both ends.
+    score: Option<Score>,
+    /// All members of this score were seen.
+    is_behind: bool,
     /// The first bytes of the member that comes next.
     pub from: Bytes,
     pub rank: u64,
@@ -19,12 +22,27 @@ pub struct Cursor {
 
 impl Cursor {
     pub fn is_end(&self) -> bool {
-        self.score.is_empty()
+        self.score.is_none()
+    }
+
+    /// `place` as [`Self::place`] writes it; `None` if it is no score.
+    pub fn new(place: &[u8], from: Bytes, rank: u64, mark: String) -> Option<Self> {
+        let text = place.strip_prefix(b"(").unwrap_or(place);
+        let score = Score::parse(text);
+        let is_behind = text.len() < place.len();
+        (score.is_some() || place.is_empty()).then_some(Self { score, is_behind, from, rank, mark })
+    }
+
+    /// The score as scripts and clients have it: `(` in front of it where all of it was seen; empty
+    /// at both ends.
+    pub fn place(&self) -> String {
+        let behind = if self.is_behind { "(" } else { "" };
+        self.score.map_or_else(String::new, |score| format!("{behind}{score}"))
     }
 
     pub(super) fn args(&self) -> [Bytes; 4] {
         [
-            Bytes::from(self.score.clone()),
+            Bytes::from(self.place()),
             self.from.clone(),
             number(self.rank),
             Bytes::from(self.mark.clone()),
@@ -32,12 +50,8 @@ impl Cursor {
     }
 
     pub(super) fn read(answer: &mut Answer) -> Result<Self, StoreError> {
-        Ok(Self {
-            score: answer.text()?,
-            from: answer.bytes()?,
-            rank: answer.count()?,
-            mark: answer.text()?,
-        })
+        Self::new(&answer.bytes()?, answer.bytes()?, answer.count()?, answer.text()?)
+            .ok_or_else(|| misplaced("cursor"))
     }
 }
 
@@ -61,5 +75,32 @@ impl Pages {
         }
         self.cursor = Cursor::default();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each row: a place as scripts or clients have it, and as it is written; `None`: it is none.
+    #[test]
+    fn places() {
+        for (place, written) in [
+            ("", Some("")),
+            ("4102444800000", Some("4102444800000")),
+            ("(4102444800000", Some("(4102444800000")),
+            ("(-inf", Some("(-inf")),
+            // From a Redis that writes the score differently.
+            ("(0.1", Some("(0.10000000000000001")),
+            ("(", None),
+            ("((5", None),
+            ("nan", None),
+            ("x", None),
+        ] {
+            let cursor = Cursor::new(place.as_bytes(), Bytes::new(), 0, String::new());
+            assert_eq!(cursor.as_ref().map(Cursor::place).as_deref(), written, "{place}");
+            let is_end = written.map(str::is_empty);
+            assert_eq!(cursor.map(|cursor| cursor.is_end()), is_end, "{place}");
+        }
     }
 }

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use redis_protocol::resp3::types::BytesFrame;
 
-use crate::domain::queue::MessageId;
+use crate::domain::queue::{MessageId, Score};
 use crate::store::answer::Answer;
 use crate::store::keys::{self, ALL, ID_TIME, QueueKeys, REGISTRY};
 use crate::store::link::LinkError;
@@ -23,8 +23,8 @@ const LATEST: &[u8] = b"latest";
 pub struct Transferred {
     /// Redis's TIME in the script, microseconds: lateness counts to it.
     pub now_us: u64,
-    /// The score of the head now; empty if nothing is pending.
-    pub next: String,
+    /// The score of the head now; `None` if nothing is pending.
+    pub next: Option<Score>,
     /// Set while the queue is paused: until this moment in ms, or -1 until it is resumed.
     pub paused_until: Option<i64>,
     /// When a pause ended, ms: lateness counts from it. 0 if there was none.
@@ -40,8 +40,8 @@ pub struct Transferred {
     /// How long the script ran, microseconds; `None` where Redis's clock stands still meanwhile
     /// (7.2 and newer).
     pub took_us: Option<u64>,
-    /// The delivered messages: score as ms and how many had it.
-    pub moved: Vec<(f64, u64)>,
+    /// The delivered messages: score and how many had it.
+    pub moved: Vec<(Score, u64)>,
     /// Those of them that carry the flag which the queue's record names.
     pub flagged: Vec<MessageId>,
 }
@@ -53,7 +53,8 @@ pub struct Stats {
     pub now_ms: u64,
     pub pending: i64,
     pub ready: i64,
-    pub next_due: String,
+    /// The score of the head; `None` if nothing is pending.
+    pub next_due: Option<Score>,
     /// By itself, or with all queues.
     pub paused: bool,
     pub quarantined: i64,
@@ -80,16 +81,12 @@ pub struct Found {
     pub suffix: Bytes,
     /// As recorded in Redis, if it is.
     pub name: Option<Bytes>,
-    /// The score of its head; empty if nothing is pending, no number if the key holds no zset, or
-    /// the score was not looked for, as it is not due yet.
-    pub head: String,
-}
-
-impl Found {
+    /// The score of its head; `None` also if it was not looked for, as it is not due yet.
+    pub head: Option<Score>,
+    /// Nothing is pending.
+    pub is_empty: bool,
     /// The key holds no zset.
-    pub fn is_wrong_type(&self) -> bool {
-        self.head == "WRONGTYPE"
-    }
+    pub is_wrong_type: bool,
 }
 
 /// One page of SCAN.
@@ -124,7 +121,7 @@ impl Store {
         let mut transferred = Transferred {
             now_us: answer.now_us,
             again: answer.status == "AGAIN",
-            next: answer.text()?,
+            next: answer.score_if_any()?,
             ..Transferred::default()
         };
         let until = answer.text()?;
@@ -136,21 +133,20 @@ impl Store {
         let took_us = answer.count()?.saturating_sub(answer.now_us);
         transferred.took_us = Some(took_us).filter(|took_us| *took_us > 0);
         while !answer.is_empty() {
-            let score = answer.text()?;
-            let due = score.parse().unwrap_or(f64::NEG_INFINITY);
+            let score = answer.score()?;
             let flagged = answer.is_text();
             if flagged {
                 transferred.flagged.push(MessageId { score, id: answer.bytes()?.to_vec() });
             }
             let count = if flagged { 1 } else { answer.count()? };
-            transferred.moved.push((due, count));
+            transferred.moved.push((score, count));
         }
         Ok(transferred)
     }
 
-    /// The head's score of each zset, empty where nothing is pending; `None` where none is due
-    /// before the moment that is known. At most 1,000; of the first ones only, where finding scores
-    /// took long.
+    /// When the head of each zset is due, Unix ms: the moment that is `known` where none is due
+    /// before it; `None` where nothing is pending or the key holds no zset. At most 1,000; of the
+    /// first ones only, where finding scores took long.
     ///
     /// # Errors
     /// Redis cannot be reached, or is behind.
@@ -158,17 +154,19 @@ impl Store {
         &self,
         timeouts: &[Bytes],
         known: &[Option<u64>],
-    ) -> Result<Vec<Option<String>>, StoreError> {
+    ) -> Result<Vec<Option<u64>>, StoreError> {
         let until = |known: &Option<u64>| match known {
             // It may have any score up to 0.
             Some(0) => Bytes::from_static(b"(-inf"),
             known => moment_or_none(known.map(|ms| ms - 1)),
         };
-        let known = known.iter().map(until).collect();
-        let mut answer = self.survey(Asker::Broker, &HEADS, timeouts, known).await?;
+        let args = known.iter().map(until).collect();
+        let mut answer = self.survey(Asker::Broker, &HEADS, timeouts, args).await?;
         let mut heads = Vec::with_capacity(timeouts.len());
-        while !answer.is_empty() {
-            heads.push(Some(answer.text()?).filter(|head| head != "="));
+        for known in known.iter().take(answer.len()) {
+            let head = answer.bytes()?;
+            // WRONGTYPE is no score.
+            heads.push(if head == "=" { *known } else { Score::parse(&head).map(Score::moment) });
         }
         Ok(heads)
     }
@@ -191,8 +189,10 @@ impl Store {
                     break;
                 }
                 let name = Some(answer.bytes()?).filter(|name| !name.is_empty());
-                let (suffix, head) = (suffix.clone(), answer.text()?);
-                found.push(Found { suffix, name, head });
+                let (suffix, head) = (suffix.clone(), answer.bytes()?);
+                let (is_empty, is_wrong_type) = (head.is_empty(), head == "WRONGTYPE");
+                let head = Score::parse(&head);
+                found.push(Found { suffix, name, head, is_empty, is_wrong_type });
             }
         }
         Ok(found)
@@ -220,7 +220,7 @@ impl Store {
                     now_ms: answer.now_us / 1_000,
                     pending: answer.int()?,
                     ready: answer.int()?,
-                    next_due: answer.text()?,
+                    next_due: answer.score_if_any()?,
                     paused: answer.int()? == 1,
                     quarantined: answer.int()?,
                     due_minute: answer.int()?,
@@ -279,7 +279,8 @@ impl Store {
         };
         Ok(match noted {
             BytesFrame::BlobString { data, .. } => {
-                std::str::from_utf8(&data).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+                let ms = Score::parse(&data).and_then(Score::whole_ms);
+                ms.and_then(|ms| u64::try_from(ms).ok()).unwrap_or(0)
             }
             BytesFrame::Double { data, .. } if data >= 0.0 => data as u64,
             _ => 0,

@@ -134,7 +134,7 @@ impl Store {
             pages.cursor = Cursor::read(&mut answer)?;
             whole = answer.int()? == 1;
             while !answer.is_empty() {
-                let (score, id) = (answer.text()?, answer.bytes()?.to_vec());
+                let (score, id) = (answer.score()?, answer.bytes()?.to_vec());
                 let place = first.place(&id);
                 first.found.push((place, MessageId { score, id }));
             }
@@ -161,7 +161,7 @@ impl Store {
         let message_max = if taken.is_empty() { message_max } else { bytes_max };
         let bounds = [number(bytes_max), number(message_max)].into_iter();
         let ids = messages.into_iter();
-        let ids = ids.flat_map(|MessageId { score, id }| [Bytes::from(score), Bytes::from(id)]);
+        let ids = ids.flat_map(|MessageId { score, id }| [number(score), Bytes::from(id)]);
         let mut answer = self.change(&TAKE, queue, bounds.chain(ids)).await?;
         if answer.status == "APPLIED" {
             return Err(reply_lost());
@@ -203,9 +203,7 @@ impl Store {
         while !messages.is_empty() {
             let more = [payload.clone(), number(BYTES_MAX)];
             let some = messages.iter().take(REMOVE_MAX);
-            let ids = some.flat_map(|MessageId { score, id }| {
-                [Bytes::from(score.clone()), Bytes::from(id.clone())]
-            });
+            let ids = some.flat_map(|one| [number(one.score), Bytes::from(one.id.clone())]);
             let more = more.into_iter().chain(ids);
             let answered = self.change(&REMOVE, queue, more).await;
             let mut answer = answered.map_err(|error| part_applied(error, *removed))?;

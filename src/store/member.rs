@@ -10,7 +10,7 @@
 
 use bytes::Bytes;
 
-use crate::domain::queue::{Format, Message, MessageId};
+use crate::domain::queue::{Format, Message, MessageId, Score};
 
 /// Bytes of a member besides its payload.
 pub const OVERHEAD: usize = 17;
@@ -58,12 +58,12 @@ fn length_at(member: &[u8], offset: usize) -> Option<usize> {
 }
 
 /// A message as commands show it.
-pub fn message(member: Bytes, score: String, name: Bytes) -> Message {
+pub fn message(member: Bytes, score: Score, name: Bytes) -> Message {
     let name = (!name.is_empty()).then_some(name);
     match read(&member) {
         Some(parts) => {
             let id = member.get(parts.id).unwrap_or_default().to_vec();
-            let id = Some(MessageId { score: score.clone(), id });
+            let id = Some(MessageId { score, id });
             Message { id, name, score, payload: member.slice(parts.payload), format: parts.format }
         }
         None => Message { id: None, name, score, payload: member, format: Format::Unreadable },

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use bytes::Bytes;
 
-use crate::domain::queue::{Due, Message, MessageId, MessageRef, QueueName};
+use crate::domain::queue::{Due, Message, MessageId, MessageRef, QueueName, Score};
 use crate::store::answer::Answer;
 use crate::store::cursor::{Cursor, Pages};
 use crate::store::delivery::moment_or_none;
@@ -28,12 +28,13 @@ pub struct Changed {
 }
 
 /// The state of a queue in Redis now.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct QueueState {
     pub pending: u64,
     /// -1: the destination holds another type.
     pub ready: i64,
-    pub next_due: String,
+    /// The score of the head; `None` if nothing is pending.
+    pub next_due: Option<Score>,
     pub listed: u64,
     /// -1: the key holds another type; and so `named`.
     pub quarantined: i64,
@@ -101,8 +102,8 @@ impl Store {
     ) -> Result<Option<(MessageId, bool)>, StoreError> {
         let more = pair(which).into_iter().chain([number(due.packed())]);
         let mut answer = self.change(&RESCHEDULE, queue, more).await?;
-        let (score, id, head) = (answer.text()?, answer.bytes()?, answer.int()?);
-        Ok((!score.is_empty()).then(|| (MessageId { score, id: id.to_vec() }, head == 1)))
+        let (score, id, head) = (answer.score_if_any()?, answer.bytes()?, answer.int()?);
+        Ok(score.map(|score| (MessageId { score, id: id.to_vec() }, head == 1)))
     }
 
     /// Makes messages due now; each is atomic. Many of them take several calls.
@@ -118,7 +119,7 @@ impl Store {
         // its due time, its name does not.
         let mut seen = HashSet::new();
         let mut messages: Vec<MessageRef> =
-            messages.iter().filter(|one| seen.insert(*one)).cloned().collect();
+            messages.iter().filter(|one| seen.insert(pair(one))).cloned().collect();
         messages.sort_by_key(|one| matches!(one, MessageRef::Id(_)));
         let (mut all, mut left) = (Changed::default(), &messages[..]);
         while !left.is_empty() {
@@ -232,8 +233,8 @@ impl Store {
         let keys = QueueKeys::new(queue.as_bytes()).of(&GET);
         let more = pair(which).into_iter().chain([number(message_max)]);
         let mut answer = self.read(&GET, &keys, args(queue, more)).await?;
-        let (member, score, name) = (answer.bytes()?, answer.text()?, answer.bytes()?);
-        Ok((!score.is_empty()).then(|| message(member, score, name)))
+        let (member, score, name) = (answer.bytes()?, answer.score_if_any()?, answer.bytes()?);
+        Ok(score.map(|score| message(member, score, name)))
     }
 
     /// A page of pending messages by due time, from one score to another, from a cursor on; and
@@ -244,15 +245,15 @@ impl Store {
     pub async fn range(
         &self,
         queue: &QueueName,
-        (from, to): (&str, &str),
+        (from, to): (Score, Score),
         count: u64,
         message_max: usize,
         cursor: &Cursor,
     ) -> Result<(Vec<Message>, Cursor), StoreError> {
         let keys = QueueKeys::new(queue.as_bytes()).of(&RANGE);
         let bounds = [
-            Bytes::copy_from_slice(from.as_bytes()),
-            Bytes::copy_from_slice(to.as_bytes()),
+            number(from),
+            number(to),
             number(count),
             number(self.limits.reply_bytes_max.min(message_max)),
             number(message_max),
@@ -265,7 +266,7 @@ impl Store {
         let next = Cursor::read(&mut answer)?;
         let mut messages = Vec::with_capacity(answer.len() / 3);
         while !answer.is_empty() {
-            let (member, score, name) = (answer.bytes()?, answer.text()?, answer.bytes()?);
+            let (member, score, name) = (answer.bytes()?, answer.score()?, answer.bytes()?);
             messages.push(message(member, score, name));
         }
         Ok((messages, next))
@@ -295,7 +296,7 @@ impl Store {
             now_us: answer.now_us,
             pending: answer.count()?,
             ready: answer.int()?,
-            next_due: answer.text()?,
+            next_due: answer.score_if_any()?,
             listed: answer.count()?,
             quarantined: answer.int()?,
             paused_until: answer.text()?.parse().ok(),
@@ -317,7 +318,7 @@ impl Store {
         queue: &QueueName,
         count: u64,
         message_max: usize,
-    ) -> Result<Vec<(String, Bytes)>, StoreError> {
+    ) -> Result<Vec<(Score, Bytes)>, StoreError> {
         let keys = QueueKeys::new(queue.as_bytes()).of(&QUARANTINE_LIST);
         let more = [
             number(count),
@@ -328,7 +329,7 @@ impl Store {
         let mut members = Vec::with_capacity(answer.len() / 2);
         while !answer.is_empty() {
             let member = answer.bytes()?;
-            members.push((answer.text()?, member));
+            members.push((answer.score()?, member));
         }
         Ok(members)
     }
@@ -441,7 +442,7 @@ fn args(queue: &QueueName, more: impl IntoIterator<Item = Bytes>) -> Vec<Bytes> 
 /// A message as scripts take it: score and id bytes, or an empty score and the name.
 fn pair(which: &MessageRef) -> [Bytes; 2] {
     match which {
-        MessageRef::Id(id) => [Bytes::from(id.score.clone()), Bytes::from(id.id.clone())],
+        MessageRef::Id(id) => [number(id.score), Bytes::from(id.id.clone())],
         MessageRef::Name(name) => [Bytes::new(), name.clone()],
     }
 }

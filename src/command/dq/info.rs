@@ -51,23 +51,24 @@ fn late(ms: Option<f64>) -> Reply {
 }
 
 fn reply(name: Reply, info: broker::QueueInfo) -> Reply {
+    let state = info.state;
     Reply::map([
         ("queue", name),
         ("known", show::yes(info.known)),
-        ("pending", Reply::count(info.pending)),
-        ("ready", Reply::Integer(info.ready)),
-        ("next_due", info.next_due.map_or(Reply::Null, |score| show::due(&score))),
+        ("pending", Reply::count(state.pending)),
+        ("ready", Reply::Integer(state.ready)),
+        ("next_due", state.next_due.map_or(Reply::Null, show::due)),
         ("oldest_overdue_ms", Reply::count(info.oldest_overdue_ms)),
-        ("listed", Reply::count(info.listed)),
-        ("named", Reply::Integer(info.named)),
-        ("quarantined", Reply::Integer(info.quarantined)),
-        ("paused", show::yes(info.paused_until.is_some())),
-        ("paused_until", info.paused_until.map_or(Reply::Null, Reply::Integer)),
-        ("paused_all", show::yes(info.paused_all)),
-        ("layout", info.layout.into()),
-        ("format", info.format.into()),
-        ("ttl_ms", info.ttl_ms.map_or(Reply::Null, Reply::count)),
-        ("trouble", info.trouble.map_or(Reply::Null, Reply::Bulk)),
+        ("listed", Reply::count(state.listed)),
+        ("named", Reply::Integer(state.named)),
+        ("quarantined", Reply::Integer(state.quarantined)),
+        ("paused", show::yes(state.paused_until.is_some())),
+        ("paused_until", state.paused_until.map_or(Reply::Null, Reply::Integer)),
+        ("paused_all", show::yes(state.paused_all)),
+        ("layout", state.layout.into()),
+        ("format", state.format.into()),
+        ("ttl_ms", state.ttl_ms.map_or(Reply::Null, Reply::count)),
+        ("trouble", state.trouble.map_or(Reply::Null, Reply::Bulk)),
         ("counted_as", info.label.into()),
         ("since", Reply::count(info.since)),
         ("offered", Reply::count(info.counts.offered)),
@@ -93,7 +94,8 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let empty = broker::QueueInfo::default;
-        let paused = broker::QueueInfo { paused_until: Some(-1), ..empty() };
+        let mut paused = empty();
+        paused.state.paused_until = Some(-1);
         assert_eq!(field(empty(), "next_due").unwrap().1, Reply::Null);
         assert_eq!(field(empty(), "paused").unwrap().1, Reply::Integer(0));
         assert_eq!(field(paused.clone(), "paused").unwrap().1, Reply::Integer(1));

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 
 use crate::broker::{Broker, Effect};
-use crate::domain::queue::{QueueName, Shown};
+use crate::domain::queue::{QueueName, Score, Shown};
 use crate::resp::Reply;
 
 use crate::command::args::{ArgError, Args};
@@ -88,10 +88,10 @@ impl Quarantine {
     }
 }
 
-fn rows(members: Vec<(String, Bytes)>) -> Reply {
+fn rows(members: Vec<(Score, Bytes)>) -> Reply {
     let members = members.into_iter();
-    let row = |(score, member): (String, Bytes)| {
-        Reply::map([("due", show::due(&score)), ("member", Reply::Bulk(member))])
+    let row = |(score, member): (Score, Bytes)| {
+        Reply::map([("due", show::due(score)), ("member", Reply::Bulk(member))])
     };
     Reply::Array(members.map(row).collect())
 }

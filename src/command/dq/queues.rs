@@ -48,13 +48,14 @@ impl Queues {
 }
 
 fn row(row: QueueRow) -> Reply {
+    let stats = row.stats;
     Reply::map([
         ("queue", Reply::Bulk(row.name)),
-        ("pending", Reply::count(row.pending)),
-        ("ready", Reply::Integer(row.ready)),
-        ("next_due", row.next_due.map_or(Reply::Null, |score| show::due(&score))),
+        ("pending", Reply::Integer(stats.pending.max(0))),
+        ("ready", Reply::Integer(stats.ready)),
+        ("next_due", stats.next_due.map_or(Reply::Null, show::due)),
         ("overdue_ms", Reply::count(row.overdue_ms)),
-        ("paused", show::yes(row.paused)),
-        ("quarantined", Reply::count(row.quarantined)),
+        ("paused", show::yes(stats.paused)),
+        ("quarantined", Reply::Integer(stats.quarantined.max(0))),
     ])
 }

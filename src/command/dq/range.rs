@@ -8,7 +8,7 @@
 use std::rc::Rc;
 
 use crate::broker::Broker;
-use crate::domain::queue::{QueueName, score_bound};
+use crate::domain::queue::{QueueName, Score, score_bound};
 
 use crate::command::args::{ArgError, Args, Page, bad_time};
 use crate::command::{
@@ -29,8 +29,8 @@ pub const SPEC: Spec = Spec {
 #[derive(Debug, PartialEq)]
 pub struct Range {
     queue: QueueName,
-    from: String,
-    to: String,
+    from: Score,
+    to: Score,
     page: Page,
 }
 
@@ -41,9 +41,9 @@ fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
         score_bound(raw).map_err(|rule| bad_time(name, raw, rule))
     };
     let (from, to) = (bound("from")?, bound("to")?);
-    let ms = |bound: &str| bound.parse::<f64>().unwrap_or_default();
-    if ms(&from) > ms(&to) {
-        let text = format_args!("from '{from}' must not be later than to '{to}'");
+    if from > to {
+        let plus = if from == Score::MAX { "+" } else { "" };
+        let text = format_args!("from '{plus}{from}' must not be later than to '{to}'");
         return Err(ArgError::new("BADTIME", text));
     }
     let page = args.page(&["COUNT", "CURSOR", "DECODE"])?;
@@ -56,7 +56,7 @@ impl Range {
         let (count, cursor, decode) = (page.count(), page.cursor(), page.decode);
         later(
             broker,
-            async move |broker| broker.queue(&queue).range(from, to, count, cursor).await,
+            async move |broker| broker.queue(&queue).range((from, to), count, cursor).await,
             move |(next, messages)| show::page(next, show::replies(messages, decode)),
         )
     }
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn parse() {
         let of = |from: &str, to: &str| {
-            let (from, to) = (from.to_owned(), to.to_owned());
+            let [from, to] = [from, to].map(|text| Score::parse(text.as_bytes()).unwrap());
             Ok(Command::Range(Range { queue: queue("q"), from, to, page: Page::default() }))
         };
         check(&[

@@ -1,6 +1,7 @@
 //! The schedule with clocks that the test holds: what is transferred when, and who has a place.
 
 use super::*;
+use crate::domain::queue::Score;
 
 const SECOND: u64 = 1_000_000;
 /// The times of Redis's clocks when the local one shows 0: queues in "far" live on a node whose
@@ -101,7 +102,7 @@ fn name_of(transfer: &Transfer) -> String {
 
 /// A transfer that moved one message; `next`: the score of the head after it.
 fn done(next: &str) -> Transferred {
-    let (moved, next) = (vec![(1.0, 1)], next.to_owned());
+    let (moved, next) = (vec![(Score::MIN, 1)], Score::parse(next.as_bytes()));
     Transferred { moved, next, ..Transferred::default() }
 }
 
