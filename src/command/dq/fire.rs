@@ -10,7 +10,7 @@ use crate::domain::queue::{MessageRef, QueueName};
 use crate::resp::Reply;
 
 use crate::command::args::{ArgError, Args};
-use crate::command::{Caller, Categories, Category, Command, Flag, Flags, MANY, Run, Spec, later};
+use crate::command::{Caller, Command, Flag, Flags, MANY, Run, Spec, later};
 
 pub const SPEC: Spec = Spec {
     name: "DQ.FIRE",
@@ -18,8 +18,7 @@ pub const SPEC: Spec = Spec {
     summary: "Makes pending messages due now",
     args: 2..=MANY,
     flags: Flags::of(&[Flag::Write, Flag::Fast]),
-    categories: Categories::of(&[Category::Write]),
-    ..Spec::of_queue(parse)
+    ..Spec::writing(parse)
 };
 
 #[derive(Debug, PartialEq)]

@@ -10,9 +10,7 @@ use crate::broker::Broker;
 use crate::domain::queue::QueueName;
 
 use crate::command::args::{ArgError, Args, Page};
-use crate::command::{
-    Caller, Categories, Category, Command, Flag, Flags, Kind, Run, Spec, later, show,
-};
+use crate::command::{Caller, Categories, Category, Command, Kind, Run, Spec, later, show};
 
 pub const SPEC: Spec = Spec {
     name: "DQ.PEEK",
@@ -20,9 +18,8 @@ pub const SPEC: Spec = Spec {
     summary: "Shows the next pending messages by due time",
     args: 1..=4,
     kind: Kind::Messages,
-    flags: Flags::of(&[Flag::ReadOnly]),
     categories: Categories::of(&[Category::Read, Category::Payload]),
-    ..Spec::of_queue(parse)
+    ..Spec::reading(parse)
 };
 
 #[derive(Debug, PartialEq)]

@@ -15,7 +15,7 @@ use crate::domain::queue::QueueName;
 use crate::resp::Reply;
 
 use crate::command::args::{ArgError, Args};
-use crate::command::{Caller, Categories, Category, Command, Flag, Flags, Kind, Run, Spec, logged};
+use crate::command::{Caller, Categories, Category, Command, Kind, Run, Spec, logged};
 
 pub const SPEC: Spec = Spec {
     name: "DQ.POLL",
@@ -23,9 +23,8 @@ pub const SPEC: Spec = Spec {
     summary: "Takes pending messages in offer order, whatever their due time",
     args: 1..=3,
     kind: Kind::Messages,
-    flags: Flags::of(&[Flag::Write]),
     categories: Categories::of(&[Category::Write, Category::Payload]),
-    ..Spec::of_queue(parse)
+    ..Spec::writing(parse)
 };
 
 #[derive(Debug, PartialEq)]
