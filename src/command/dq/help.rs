@@ -59,9 +59,7 @@ fn all() -> Vec<String> {
          example. Commands are:"
             .to_owned(),
     ];
-    for spec in own {
-        lines.extend(about(spec));
-    }
+    lines.extend(own.flat_map(|spec| about(spec)));
     lines
 }
 
