@@ -13,7 +13,7 @@ use bytes::Bytes;
 use crate::broker::Broker;
 use crate::domain::queue::Shown;
 use crate::peers::registry;
-use crate::resp::{Protocol, Reply};
+use crate::resp::Reply;
 
 use crate::command::args::{ArgError, Args, integer, is};
 use crate::command::session::ReplyMode;
@@ -305,21 +305,18 @@ fn line(client: &registry::Client) -> String {
     let text = |value: &Bytes| String::from_utf8_lossy(value).into_owned();
     let seconds = |since: Instant| since.elapsed().as_secs();
     let mut line = format!("id={} addr={} laddr={}", client.id, client.addr, client.laddr);
-    let protocol = match about.protocol {
-        Protocol::Resp2 => 2,
-        Protocol::Resp3 => 3,
-    };
     // Writing to a string cannot fail.
     let _ = write!(
         line,
         " name={} age={} idle={} flags={} db=0 sub=0 psub=0 ssub=0 multi={} cmd={} user=default \
-         redir=-1 resp={protocol} lib-name={} lib-ver={}",
+         redir=-1 resp={} lib-name={} lib-ver={}",
         text(&about.name),
         seconds(client.created),
         seconds(client.active.get()),
         if about.queued.is_some() { 'x' } else { 'N' },
         about.queued.map_or(-1, |queued| queued as i64),
-        about.last_command.to_ascii_lowercase(),
+        about.last_command.unwrap_or("null").to_ascii_lowercase(),
+        about.protocol as u8,
         text(&about.lib_name),
         text(&about.lib_ver),
     );
