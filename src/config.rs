@@ -102,7 +102,7 @@ impl Config {
                 file.push_str(&format!("\n[{section}]\n"));
                 current = section;
             }
-            let secret = self.secrets.iter().any(|(key, _)| key == setting);
+            let secret = self.secrets.contains_key(setting);
             if secret && value.as_str().is_some_and(|text| text.contains(HIDDEN)) {
                 file.push_str("# A secret: set it again, here or in the environment.\n# ");
             }
