@@ -60,6 +60,11 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// The value of a setting for people: text without quotes.
+pub fn shown(value: &toml::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
 impl Config {
     /// The defaults with `settings` over them, as flags are: for tests and measurements.
     pub fn with(settings: &[(&'static str, &str)]) -> Result<Self, ConfigErrors> {
