@@ -221,8 +221,7 @@ impl Asked {
             }
             Err(why) => {
                 self.ready_since.set(None);
-                let why = format!("not ready: {why}\n");
-                text(StatusCode::SERVICE_UNAVAILABLE, why)
+                text(StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {why}\n"))
             }
         }
     }
@@ -232,15 +231,15 @@ impl Asked {
             let _place = self.scrapes.acquire().await;
             ask(&self.requests, HttpRequest::Metrics, METRICS_WITHIN).await
         };
-        match timeout(METRICS_WITHIN, scrape).await {
-            Ok(Ok(render)) => {
+        let busy = Err("other scrapes are under way");
+        match timeout(METRICS_WITHIN, scrape).await.unwrap_or(busy) {
+            Ok(render) => {
                 let mut response = text(StatusCode::OK, render());
                 let version = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
                 response.headers_mut().insert(CONTENT_TYPE, version);
                 response
             }
-            Ok(Err(why)) => no_metrics(why),
-            Err(_) => no_metrics("other scrapes are under way"),
+            Err(why) => text(StatusCode::SERVICE_UNAVAILABLE, format!("no metrics: {why}\n")),
         }
     }
 }
@@ -262,11 +261,6 @@ async fn answer(
         "/metrics" if metrics => broker.metrics().await,
         _ => text(StatusCode::NOT_FOUND, INDEX),
     }
-}
-
-fn no_metrics(why: &str) -> Response<Full<Bytes>> {
-    let why = format!("no metrics: {why}\n");
-    text(StatusCode::SERVICE_UNAVAILABLE, why)
 }
 
 async fn ask<T>(
