@@ -9,7 +9,6 @@ use crate::broker::Broker;
 use crate::domain::queue::{MessageRef, QueueName};
 use crate::resp::Reply;
 
-use crate::command::args::{ArgError, Args};
 use crate::command::{Caller, Command, Flag, Flags, MANY, Run, Spec, later};
 
 pub const SPEC: Spec = Spec {
@@ -18,17 +17,15 @@ pub const SPEC: Spec = Spec {
     summary: "Cancels pending messages, by id or name",
     args: 2..=MANY,
     flags: Flags::of(&[Flag::Write, Flag::Fast]),
-    ..Spec::writing(parse)
+    ..Spec::writing(|args| {
+        Ok(Command::Cancel(Cancel { queue: args.queue()?, messages: args.messages()? }))
+    })
 };
 
 #[derive(Debug, PartialEq)]
 pub struct Cancel {
     queue: QueueName,
     messages: Vec<MessageRef>,
-}
-
-fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
-    Ok(Command::Cancel(Cancel { queue: args.queue()?, messages: args.messages()? }))
 }
 
 impl Cancel {

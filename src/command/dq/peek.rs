@@ -9,7 +9,7 @@ use std::rc::Rc;
 use crate::broker::Broker;
 use crate::domain::queue::QueueName;
 
-use crate::command::args::{ArgError, Args, Page};
+use crate::command::args::Page;
 use crate::command::{Caller, Categories, Category, Command, Kind, Run, Spec, later, show};
 
 pub const SPEC: Spec = Spec {
@@ -19,18 +19,15 @@ pub const SPEC: Spec = Spec {
     args: 1..=4,
     kind: Kind::Messages,
     categories: Categories::of(&[Category::Read, Category::Payload]),
-    ..Spec::reading(parse)
+    ..Spec::reading(|args| {
+        Ok(Command::Peek(Peek { queue: args.queue()?, page: args.page(&["COUNT", "DECODE"])? }))
+    })
 };
 
 #[derive(Debug, PartialEq)]
 pub struct Peek {
     queue: QueueName,
     page: Page,
-}
-
-fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
-    let (queue, page) = (args.queue()?, args.page(&["COUNT", "DECODE"])?);
-    Ok(Command::Peek(Peek { queue, page }))
 }
 
 impl Peek {

@@ -14,7 +14,6 @@ use crate::broker::{Broker, Effect};
 use crate::domain::queue::QueueName;
 use crate::resp::Reply;
 
-use crate::command::args::{ArgError, Args};
 use crate::command::{Caller, Categories, Category, Command, Kind, Run, Spec, logged};
 
 pub const SPEC: Spec = Spec {
@@ -24,17 +23,15 @@ pub const SPEC: Spec = Spec {
     args: 1..=3,
     kind: Kind::Messages,
     categories: Categories::of(&[Category::Write, Category::Payload]),
-    ..Spec::writing(parse)
+    ..Spec::writing(|args| {
+        Ok(Command::Poll(Poll { queue: args.queue()?, count: args.page(&["COUNT"])?.count_or(1) }))
+    })
 };
 
 #[derive(Debug, PartialEq)]
 pub struct Poll {
     queue: QueueName,
     count: usize,
-}
-
-fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
-    Ok(Command::Poll(Poll { queue: args.queue()?, count: args.page(&["COUNT"])?.count_or(1) }))
 }
 
 impl Poll {
