@@ -67,40 +67,33 @@ pub struct Filter {
 fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
     let raw = args.value()?;
     let word = raw.to_ascii_uppercase();
-    let exactly = |args: &Args<'_, '_>, count: usize| match args.left() == count {
-        true => Ok(()),
-        false => Err(ArgError::plain(format_args!(
-            "wrong number of arguments for 'client|{}' command",
-            raw.to_ascii_lowercase().escape_ascii()
-        ))),
+    // How many arguments follow; the other words look themselves.
+    let count = match word.as_slice() {
+        b"ID" | b"INFO" | b"GETNAME" => Some(0),
+        b"SETNAME" | b"REPLY" | b"NO-EVICT" | b"NO-TOUCH" => Some(1),
+        b"SETINFO" => Some(2),
+        _ => None,
     };
-    let plain = |args: &Args<'_, '_>, command: Client| exactly(args, 0).map(|()| command);
+    if count.is_some_and(|count| args.left() != count) {
+        let name = raw.to_ascii_lowercase();
+        let text =
+            format_args!("wrong number of arguments for 'client|{}' command", name.escape_ascii());
+        return Err(ArgError::plain(text));
+    }
     Ok(Command::Client(match word.as_slice() {
-        b"ID" => plain(args, Client::Id)?,
-        b"INFO" => plain(args, Client::Info)?,
-        b"GETNAME" => plain(args, Client::GetName)?,
-        b"SETNAME" => {
-            exactly(args, 1)?;
-            Client::SetName(name_argument(args.value()?)?)
-        }
-        b"SETINFO" => {
-            exactly(args, 2)?;
-            set_info(args.value()?, args.value()?)?
-        }
+        b"ID" => Client::Id,
+        b"INFO" => Client::Info,
+        b"GETNAME" => Client::GetName,
+        b"SETNAME" => Client::SetName(name_argument(args.value()?)?),
+        b"SETINFO" => set_info(args.value()?, args.value()?)?,
         b"LIST" => Client::List(list(args)?),
         b"KILL" if args.left() == 1 => Client::KillOne(Bytes::copy_from_slice(args.value()?)),
         b"KILL" => Client::Kill(filter(args)?),
-        b"REPLY" => {
-            exactly(args, 1)?;
-            Client::Reply(reply_mode(args)?)
-        }
-        b"NO-EVICT" | b"NO-TOUCH" => {
-            exactly(args, 1)?;
-            if !args.takes("ON") && !args.takes("OFF") {
-                return Err(ArgError::plain("syntax error"));
-            }
-            Client::Accept
-        }
+        b"REPLY" => Client::Reply(reply_mode(args)?),
+        b"NO-EVICT" | b"NO-TOUCH" => match args.takes("ON") || args.takes("OFF") {
+            true => Client::Accept,
+            false => return Err(ArgError::plain("syntax error")),
+        },
         b"TRACKING" => {
             tracking(args)?;
             Client::Accept
