@@ -20,7 +20,8 @@ const ROUND_TRIP_MAX_US: u64 = 5_000;
 /// Used share of the memory limit from which the limit counts as near.
 const MEMORY_NEAR_PERCENT: u64 = 90;
 
-/// Every word that a finding can have: labels of the metric, and a table of the runbook.
+/// Every word that a finding can have, in the order of the checks: labels of the metric, and a
+/// table of the runbook.
 pub const WORDS: [&str; 10] = [
     "version",
     "mode",
@@ -57,7 +58,7 @@ pub fn findings(facts: &Facts, user: Option<&str>) -> Vec<Finding> {
     let info = Info(facts.info.as_ref().unwrap_or(&none));
     let config = facts.config.as_ref().ok();
     let rights = Rights::of(facts, user);
-    [
+    let found: [Found; WORDS.len()] = [
         version(&info),
         mode(&info),
         role(&info),
@@ -68,10 +69,10 @@ pub fn findings(facts: &Facts, user: Option<&str>) -> Vec<Finding> {
         latency(&facts.round_trips_us),
         rights::finding(&rights, user),
         unknown(facts, &info, &rights),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    ];
+    let finding =
+        |(word, found): (_, Found)| found.map(|(severity, text)| Finding { word, severity, text });
+    WORDS.into_iter().zip(found).filter_map(finding).collect()
 }
 
 struct Info<'a>(&'a HashMap<String, String>);
@@ -86,41 +87,39 @@ impl Info<'_> {
     }
 }
 
-fn refuse(word: &'static str, text: impl Into<String>) -> Option<Finding> {
-    let (severity, text) = (Severity::Refuse, text.into());
-    Some(Finding { word, severity, text })
+/// What a check finds; its place says the word.
+type Found = Option<(Severity, String)>;
+
+fn refuse(text: impl Into<String>) -> Found {
+    Some((Severity::Refuse, text.into()))
 }
 
-fn warn(word: &'static str, text: impl Into<String>) -> Option<Finding> {
-    let (severity, text) = (Severity::Warn, text.into());
-    Some(Finding { word, severity, text })
+fn warn(text: impl Into<String>) -> Found {
+    Some((Severity::Warn, text.into()))
 }
 
-fn version(info: &Info) -> Option<Finding> {
+fn version(info: &Info) -> Found {
     let text = info.text("redis_version");
     if version_of(text)? >= VERSION_MIN {
         return None;
     }
-    let text = format!(
+    refuse(format!(
         "this Redis is version {}, which lacks commands that the scripts \
          use: they would stop halfway; use Redis 6.2 or newer, or Valkey",
         one_line(text)
-    );
-    refuse("version", text)
+    ))
 }
 
-fn mode(info: &Info) -> Option<Finding> {
+fn mode(info: &Info) -> Found {
     let modes = [info.text("redis_mode"), info.text("server_mode")];
     if modes.contains(&"cluster") || info.text("cluster_enabled") == "1" {
         return refuse(
-            "mode",
             "this Redis is a node of a cluster, which the broker does not support: it would reach \
              only some of the queues; use a Redis without cluster mode",
         );
     }
     if modes.contains(&"sentinel") {
         return refuse(
-            "mode",
             "this is a Sentinel, which stores no messages; give the broker the address of the \
              Redis that it watches (a name or proxy that follows a failover)",
         );
@@ -128,57 +127,51 @@ fn mode(info: &Info) -> Option<Finding> {
     None
 }
 
-fn role(info: &Info) -> Option<Finding> {
+fn role(info: &Info) -> Found {
     if info.text("role") != "slave" {
         return None;
     }
     if info.text("slave_read_only") == "0" {
         return refuse(
-            "role",
             "this Redis is a writable replica: its master overwrites what is stored here; \
              use the master's address, or REPLICAOF NO ONE",
         );
     }
     warn(
-        "role",
         "this Redis is a read-only replica: commands answer UNAVAILABLE and nothing is delivered \
          until it is promoted; if no failover is under way, use the master's address",
     )
 }
 
-fn eviction(info: &Info) -> Option<Finding> {
+fn eviction(info: &Info) -> Found {
     let policy = info.text("maxmemory_policy");
     let shown = one_line(policy);
     if policy.starts_with("volatile-") {
-        let text = format!(
+        return warn(format!(
             "maxmemory-policy is {shown}: at maxmemory Redis drops keys with an expiry, including \
              those with which the broker settles interrupted calls, so offers may be stored twice; \
              set maxmemory-policy noeviction"
-        );
-        return warn("eviction", text);
+        ));
     }
     if !policy.starts_with("allkeys-") {
         return None;
     }
     if info.number("maxmemory") > 0 {
-        let text = format!(
+        return refuse(format!(
             "maxmemory-policy is {shown}: at maxmemory Redis drops whole queues with all pending \
              messages; set maxmemory-policy noeviction, or use a Redis of its own"
-        );
-        return refuse("eviction", text);
+        ));
     }
-    let text = format!(
+    warn(format!(
         "maxmemory-policy is {shown}: harmless without maxmemory, but once that is set \
          Redis drops whole queues; set maxmemory-policy noeviction"
-    );
-    warn("eviction", text)
+    ))
 }
 
-fn persistence(info: &Info, config: Option<&HashMap<String, String>>) -> Option<Finding> {
+fn persistence(info: &Info, config: Option<&HashMap<String, String>>) -> Found {
     match info.text("aof_enabled") {
         "1" if info.text("aof_last_write_status") == "err" => {
             return warn(
-                "persistence",
                 "Redis cannot write its append-only file (aof_last_write_status:err): it refuses \
                  writes, or loses them at its next stop; look for a full disk in its log",
             );
@@ -188,45 +181,37 @@ fn persistence(info: &Info, config: Option<&HashMap<String, String>>) -> Option<
     }
     match config?.get("save")?.as_str() {
         "" => warn(
-            "persistence",
             "Redis writes nothing to disk: a stop or crash loses every message; set appendonly \
              yes (and appendfsync always, to lose nothing)",
         ),
-        save => {
-            let text = format!(
-                "Redis takes snapshots only (save {}): a crash loses what was acknowledged since \
+        save => warn(format!(
+            "Redis takes snapshots only (save {}): a crash loses what was acknowledged since \
                  the last one; set appendonly yes (and appendfsync always, to lose nothing)",
-                one_line(save)
-            );
-            warn("persistence", text)
-        }
+            one_line(save)
+        )),
     }
 }
 
-fn fsync(info: &Info, config: Option<&HashMap<String, String>>) -> Option<Finding> {
+fn fsync(info: &Info, config: Option<&HashMap<String, String>>) -> Found {
     if info.text("aof_enabled") != "1" {
         return None;
     }
     match config?.get("appendfsync")?.as_str() {
         "always" => None,
         "everysec" => warn(
-            "fsync",
             "appendfsync is everysec: a crash of the machine can lose what was acknowledged in \
              about the last second, more if the disk is slow; set appendfsync always to lose \
              nothing (offers share a flush, so it costs little), or take this as it is",
         ),
-        other => {
-            let text = format!(
-                "appendfsync is {}: a crash of the machine can lose what was acknowledged in the \
+        other => warn(format!(
+            "appendfsync is {}: a crash of the machine can lose what was acknowledged in the \
                  last half minute or so; set appendfsync always, or everysec",
-                one_line(other)
-            );
-            warn("fsync", text)
-        }
+            one_line(other)
+        )),
     }
 }
 
-fn memory(info: &Info) -> Option<Finding> {
+fn memory(info: &Info) -> Found {
     let (used, maxmemory) = (info.number("used_memory"), info.number("maxmemory"));
     let limit = if maxmemory > 0 { maxmemory } else { info.number("total_system_memory") };
     if limit == 0 || used < limit / 100 * MEMORY_NEAR_PERCENT {
@@ -234,38 +219,35 @@ fn memory(info: &Info) -> Option<Finding> {
     }
     let (used, limit) = (used >> 20, limit >> 20);
     if maxmemory > 0 {
-        let text = format!(
+        return warn(format!(
             "Redis uses {used} MiB of its maxmemory of {limit} MiB: beyond it offers are \
              refused with UNAVAILABLE, while delivery continues; raise maxmemory, or let consumers \
              catch up"
-        );
-        return warn("memory", text);
+        ));
     }
-    let text = format!(
+    warn(format!(
         "Redis uses {used} MiB of the machine's {limit} MiB and has no maxmemory: the system may \
          kill it; give it more memory, or set maxmemory so that offers are refused \
          before that"
-    );
-    warn("memory", text)
+    ))
 }
 
-fn latency(round_trips_us: &[u64]) -> Option<Finding> {
+fn latency(round_trips_us: &[u64]) -> Found {
     let mut sorted = round_trips_us.to_vec();
     sorted.sort_unstable();
     let median = *sorted.get(sorted.len() / 2)?;
     if median < ROUND_TRIP_MAX_US {
         return None;
     }
-    let text = format!(
+    warn(format!(
         "the round trip of a PING takes {:.1} ms: every reply takes at least as long, and every \
          delivery is late by half of it; move the broker closer to Redis, or find out what keeps \
          Redis busy",
         median as f64 / 1e3
-    );
-    warn("latency", text)
+    ))
 }
 
-fn unknown(facts: &Facts, info: &Info, rights: &Rights) -> Option<Finding> {
+fn unknown(facts: &Facts, info: &Info, rights: &Rights) -> Found {
     let mut missing = Vec::new();
     if let Err(words) = &facts.info {
         missing.push(format!(
@@ -287,11 +269,10 @@ fn unknown(facts: &Facts, info: &Info, rights: &Rights) -> Option<Finding> {
     if missing.is_empty() {
         return None;
     }
-    let text = format!(
+    warn(format!(
         "could not be checked: {}; check it yourself, or allow what was refused",
         missing.join("; ")
-    );
-    warn("unknown", text)
+    ))
 }
 
 #[cfg(test)]

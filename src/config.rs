@@ -60,6 +60,11 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// The value of a setting for people: text without quotes.
+pub fn shown(value: &toml::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
 impl Config {
     /// The defaults with `settings` over them, as flags are: for tests and measurements.
     pub fn with(settings: &[(&'static str, &str)]) -> Result<Self, ConfigErrors> {
@@ -102,7 +107,7 @@ impl Config {
                 file.push_str(&format!("\n[{section}]\n"));
                 current = section;
             }
-            let secret = self.secrets.iter().any(|(key, _)| key == setting);
+            let secret = self.secrets.contains_key(setting);
             if secret && value.as_str().is_some_and(|text| text.contains(HIDDEN)) {
                 file.push_str("# A secret: set it again, here or in the environment.\n# ");
             }

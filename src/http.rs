@@ -24,11 +24,11 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::UnixListener;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{AbortHandle, LocalSet};
 use tokio::time::{sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
+use tokio_util::net::Listener;
 use tracing::{info, warn};
 
 pub mod health;
@@ -93,11 +93,10 @@ pub fn start(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (listener, local) = {
         let _inside = runtime.enter();
-        let listener = listener.map(|listener| {
-            listener.set_nonblocking(true)?;
-            tokio::net::TcpListener::from_std(listener)
-        });
-        (listener.transpose()?, health::listen())
+        let not_found =
+            |error: &_| info!("`delay-broker health --running` will not find this broker: {error}");
+        let listener = listener.map(tokio::net::TcpListener::from_std).transpose()?;
+        (listener, health::listen().inspect_err(not_found).ok())
     };
     let (stop, stopped) = oneshot::channel();
     let thread = std::thread::Builder::new().name("http".to_owned()).spawn(move || {
@@ -105,8 +104,8 @@ pub fn start(
         tasks.block_on(&runtime, async {
             let broker = Rc::new(Asked::new(requests));
             tokio::select! {
-                never = accept_tcp(listener, broker.clone()) => match never {},
-                never = accept_local(local, broker) => match never {},
+                never = accept(listener, broker.clone(), true) => match never {},
+                never = accept(local, broker, false) => match never {},
                 _ = stopped => {}
             }
         });
@@ -123,39 +122,25 @@ impl Drop for HttpServer {
     }
 }
 
-async fn accept_tcp(listener: Option<tokio::net::TcpListener>, broker: Rc<Asked>) -> Infallible {
-    let Some(listener) = listener else {
+/// `None`: nobody comes.
+async fn accept<L: Listener<Io: 'static>>(
+    listener: Option<L>,
+    broker: Rc<Asked>,
+    metrics: bool,
+) -> Infallible {
+    let Some(mut listener) = listener else {
         return std::future::pending().await;
     };
     let mut connections = Connections::default();
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => connections.serve(stream, broker.clone(), true),
-            Err(error) => not_accepted(&error).await,
+            Ok((stream, _)) => connections.serve(stream, broker.clone(), metrics),
+            Err(error) => {
+                warn!("an HTTP connection was not accepted: {error}");
+                sleep(ACCEPT_AGAIN).await;
+            }
         }
     }
-}
-
-async fn accept_local(listener: io::Result<UnixListener>, broker: Rc<Asked>) -> Infallible {
-    let listener = match listener {
-        Ok(listener) => listener,
-        Err(error) => {
-            info!("`delay-broker health --running` will not find this broker: {error}");
-            return std::future::pending().await;
-        }
-    };
-    let mut connections = Connections::default();
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => connections.serve(stream, broker.clone(), false),
-            Err(error) => not_accepted(&error).await,
-        }
-    }
-}
-
-async fn not_accepted(error: &io::Error) {
-    warn!("an HTTP connection was not accepted: {error}");
-    sleep(ACCEPT_AGAIN).await;
 }
 
 /// The connections of one listener, the oldest first.
@@ -236,8 +221,7 @@ impl Asked {
             }
             Err(why) => {
                 self.ready_since.set(None);
-                let why = format!("not ready: {why}\n");
-                text(StatusCode::SERVICE_UNAVAILABLE, why)
+                text(StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {why}\n"))
             }
         }
     }
@@ -247,15 +231,15 @@ impl Asked {
             let _place = self.scrapes.acquire().await;
             ask(&self.requests, HttpRequest::Metrics, METRICS_WITHIN).await
         };
-        match timeout(METRICS_WITHIN, scrape).await {
-            Ok(Ok(render)) => {
+        let busy = Err("other scrapes are under way");
+        match timeout(METRICS_WITHIN, scrape).await.unwrap_or(busy) {
+            Ok(render) => {
                 let mut response = text(StatusCode::OK, render());
                 let version = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
                 response.headers_mut().insert(CONTENT_TYPE, version);
                 response
             }
-            Ok(Err(why)) => no_metrics(why),
-            Err(_) => no_metrics("other scrapes are under way"),
+            Err(why) => text(StatusCode::SERVICE_UNAVAILABLE, format!("no metrics: {why}\n")),
         }
     }
 }
@@ -277,11 +261,6 @@ async fn answer(
         "/metrics" if metrics => broker.metrics().await,
         _ => text(StatusCode::NOT_FOUND, INDEX),
     }
-}
-
-fn no_metrics(why: &str) -> Response<Full<Bytes>> {
-    let why = format!("no metrics: {why}\n");
-    text(StatusCode::SERVICE_UNAVAILABLE, why)
 }
 
 async fn ask<T>(
@@ -322,6 +301,7 @@ mod tests {
     fn serve(respond: impl Fn(HttpRequest) + Send + 'static) -> HttpServer {
         let (requests, mut received) = mpsc::channel(REQUESTS_MAX);
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        listener.set_nonblocking(true).unwrap();
         std::thread::spawn(move || {
             while let Some(request) = received.blocking_recv() {
                 respond(request);
@@ -384,6 +364,7 @@ mod tests {
     #[test]
     fn a_broker_that_hangs() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let why = health(Whom::At(address), Duration::ZERO).unwrap_err();
         assert!(why.contains("does it hang?"), "{why}");

@@ -590,9 +590,8 @@ fn tail(path: &Path) -> String {
     };
     let text = end().unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
-    let lines: Vec<&str> = text.lines().collect();
-    let last: Vec<String> = lines.iter().rev().take(5).map(|line| format!("  {line}")).collect();
-    last.into_iter().rev().collect::<Vec<_>>().join("\n")
+    let lines: Vec<String> = text.lines().map(|line| format!("  {line}")).collect();
+    lines.get(lines.len().saturating_sub(5)..).unwrap_or_default().join("\n")
 }
 
 #[cfg(test)]

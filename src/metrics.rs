@@ -215,10 +215,6 @@ impl Metrics {
         self.audit_finding.of([finding]).set(if found { 1.0 } else { 0.0 });
     }
 
-    pub fn wrong_password(&self) {
-        self.wrong_passwords.of([]).increment(1);
-    }
-
     /// A connection was closed at once.
     pub fn refused(&self, reason: Refusal) {
         self.refused.of([reason.word()]).increment(1);
@@ -232,11 +228,6 @@ impl Metrics {
     /// The safety scan made a call.
     pub fn scanned(&self, outcome: ScanOutcome) {
         self.scans.of([outcome.word()]).increment(1);
-    }
-
-    /// A command was answered. Code that answers many keeps `command_counts` instead.
-    pub fn command(&self, name: &'static str, outcome: Outcome<'_>) {
-        self.command_counts(name).count(outcome, 1);
     }
 
     /// The counters of a command, to be kept.
@@ -289,7 +280,7 @@ mod tests {
         metrics.script("offer", 0.001);
         metrics.link_up("offers", true);
         metrics.audit_finding("latency", true);
-        metrics.command("PING", Outcome::Ok);
+        metrics.command_counts("PING").count(Outcome::Ok, 1);
         metrics.batch(3);
         queue.lateness(0.001, 1);
         let text = metrics.render();
@@ -397,10 +388,10 @@ mod tests {
     #[test]
     fn commands_by_outcome() {
         let metrics = Metrics::new(0);
-        metrics.command("DQ.OFFER", Outcome::Ok);
+        metrics.command_counts("DQ.OFFER").count(Outcome::Ok, 1);
         metrics.command_counts("DQ.OFFER").count(Outcome::Ok, 9);
-        metrics.command("DQ.OFFER", Outcome::Error("BADDELAY"));
-        metrics.command("DQ.OFFER", Outcome::Error("NOVEL"));
+        metrics.command_counts("DQ.OFFER").count(Outcome::Error("BADDELAY"), 1);
+        metrics.command_counts("DQ.OFFER").count(Outcome::Error("NOVEL"), 1);
         metrics.wakeup(WakeCause::Timer);
         let (commands, wakeups) = (COMMANDS, WAKEUPS);
         assert_lines(

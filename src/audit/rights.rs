@@ -7,7 +7,7 @@
 use crate::domain::text::one_line;
 use crate::store::facts::{Facts, Probed};
 
-use super::{Finding, Severity};
+use super::{Found, Severity};
 
 /// Keys and channels that the probes name.
 const OURS: &str = "delay_broker_queue:{delay_broker_audit}";
@@ -210,7 +210,7 @@ pub fn acl_line(user: &str) -> String {
     )
 }
 
-pub(super) fn finding(rights: &Rights, user: Option<&str>) -> Option<Finding> {
+pub(super) fn finding(rights: &Rights, user: Option<&str>) -> Found {
     let Rights::Missing(missing) = rights else {
         return None;
     };
@@ -233,7 +233,7 @@ pub(super) fn finding(rights: &Rights, user: Option<&str>) -> Option<Finding> {
     };
     let text =
         format!("{named} lacks {}: {harm}; what the broker needs: {line}", missing.join(" "));
-    Some(Finding { word: "acl", severity, text })
+    Some((severity, text))
 }
 
 #[cfg(test)]
@@ -378,10 +378,8 @@ mod tests {
 
     #[test]
     fn texts() {
-        let text = |missing: &[&'static str], user| {
-            let found = finding(&Rights::Missing(missing.to_vec()), user);
-            found.map(|finding| (finding.severity, finding.text))
-        };
+        let text =
+            |missing: &[&'static str], user| finding(&Rights::Missing(missing.to_vec()), user);
         assert_eq!(text(&[], None), None);
         let (severity, line) = text(&["+psubscribe", HEARTBEATS], Some("app")).unwrap();
         assert_eq!(severity, Severity::Warn);

@@ -69,14 +69,6 @@ impl Unaccepted {
 struct Listener(Option<tokio::net::TcpListener>);
 
 impl Listener {
-    fn new(listener: Option<TcpListener>) -> io::Result<Self> {
-        let listener = listener.map(|listener| {
-            listener.set_nonblocking(true)?;
-            tokio::net::TcpListener::from_std(listener)
-        });
-        listener.transpose().map(Self)
-    }
-
     fn port(&self) -> io::Result<u16> {
         let address = self.0.as_ref().map(tokio::net::TcpListener::local_addr);
         Ok(address.transpose()?.map_or(0, |address| address.port()))
@@ -125,7 +117,7 @@ pub struct Server {
     settings: CurrentSettings,
     handshake: Option<Handshake>,
     admission: Admission,
-    counts: RefCell<Option<Rc<Counts>>>,
+    counts: Option<Rc<Counts>>,
     plain: Listener,
     tls: Listener,
     unaccepted: Unaccepted,
@@ -146,9 +138,9 @@ impl Server {
             settings: Rc::new(RefCell::new(Settings::new(config))),
             handshake: handshake(config),
             admission: Admission::new(config, clients_max),
-            counts: RefCell::default(),
-            plain: Listener::new(plain)?,
-            tls: Listener::new(tls)?,
+            counts: None,
+            plain: Listener(plain.map(tokio::net::TcpListener::from_std).transpose()?),
+            tls: Listener(tls.map(tokio::net::TcpListener::from_std).transpose()?),
             unaccepted: Unaccepted::default(),
             connections: JoinSet::new(),
             stopping: CancellationToken::new(),
@@ -233,11 +225,8 @@ impl Server {
         let local = stream.local_addr().map(|address| address.to_string()).unwrap_or_default();
         // Replies are written once per read; waiting for more would only make them late.
         let _ = stream.set_nodelay(true);
-        let counts = self
-            .counts
-            .borrow_mut()
-            .get_or_insert_with(|| Rc::new(Counts::new(&broker.metrics)))
-            .clone();
+        let counts =
+            self.counts.get_or_insert_with(|| Rc::new(Counts::new(&broker.metrics))).clone();
         let registered = broker.clients.register(peer, local, std::time::Instant::now());
         let client = registered.client();
         let connection = Connection::new(

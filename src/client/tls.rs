@@ -20,11 +20,9 @@ const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
 /// Why there is no connection: the client's certificate, its bytes, its silence.
 pub async fn accept(handshake: Handshake, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
     let accepted = TlsAcceptor::from(handshake.0).accept(stream);
-    match tokio::time::timeout(HANDSHAKE_WITHIN, accepted).await {
-        Ok(accepted) => accepted,
-        Err(_) => Err(io::Error::new(
-            io::ErrorKind::TimedOut,
-            format!("not finished within {} s", HANDSHAKE_WITHIN.as_secs()),
-        )),
-    }
+    let late = |_| {
+        let text = format!("not finished within {} s", HANDSHAKE_WITHIN.as_secs());
+        io::Error::new(io::ErrorKind::TimedOut, text)
+    };
+    tokio::time::timeout(HANDSHAKE_WITHIN, accepted).await.map_err(late)?
 }

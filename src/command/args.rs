@@ -10,6 +10,7 @@ use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 use bytes::Bytes;
+use thiserror::Error;
 
 use crate::config::Config;
 use crate::domain::encoding::{Encoding, WORDS};
@@ -92,7 +93,8 @@ impl Page {
 }
 
 /// An argument that breaks a rule. Nothing was applied.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{code} {text}")]
 pub struct ArgError {
     code: &'static str,
     text: String,
@@ -115,12 +117,6 @@ impl ArgError {
     /// The same error, saying which message of a batch it is about (1 is the first).
     pub fn of_message(self, number: usize) -> Self {
         Self { text: format!("message {number}: {}", self.text), ..self }
-    }
-}
-
-impl fmt::Display for ArgError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.code, self.text)
     }
 }
 

@@ -1,102 +1,19 @@
-//! An example of each command of the broker: a line for redis-cli, and the output of it.
-//!
-//! DQ.HELP shows them; a test types each and compares the output, but for ids and times.
+//! The examples of `docs/commands.md`, for DQ.HELP: of each command the first that its section has.
 
-use Before::{Nothing, Pending};
+/// The page that people read.
+pub const PAGE: &str = include_str!("../../docs/commands.md");
 
-pub struct Example {
-    /// As redis-cli takes it.
-    pub call: &'static str,
-    /// As redis-cli shows it on a terminal, line by line; `...` stands for the lines that follow.
-    pub reply: &'static str,
-    pub before: Before,
-}
-
-/// The state before the call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Before {
-    Nothing,
-    /// The message of [`PENDING`] is pending.
-    Pending,
-}
-
+/// Typed before each example, so that there is a pending message.
 pub const PENDING: &str = "DQ.OFFER orders AT 2030-01-31T08:00:00Z 'order 42' NAME order:42";
 
-impl Example {
-    /// The command that it is of.
-    pub fn command(&self) -> &'static str {
-        self.call.split(' ').next().unwrap_or_default()
-    }
+/// What is typed, and what redis-cli shows then; `...` stands for the rest of it.
+pub fn example(command: &str) -> Option<(&'static str, &'static str)> {
+    let (_, section) = PAGE.split_once(&format!("\n## {command}\n"))?;
+    let (_, example) = section.split_once("\n$ redis-cli -p 7379 ")?;
+    let (call, reply) = example.split_once('\n')?;
+    let ends = ["\n$ ", "\n```"].map(|end| reply.find(end).unwrap_or(reply.len()));
+    Some((call, reply.get(..ends.into_iter().min()?)?))
 }
-
-const fn example(before: Before, call: &'static str, reply: &'static str) -> Example {
-    Example { call, reply, before }
-}
-
-pub const EXAMPLES: [Example; 20] = [
-    example(
-        Nothing,
-        "DQ.OFFER orders 30m 'order 42' NAME order:42",
-        "\"1795345538590-0550205cb7151000\"",
-    ),
-    example(
-        Nothing,
-        "DQ.MOFFER orders 30m 'order 42' 1h30m 'order 43'",
-        "1) \"1795345538616-0550205cbdd51000\"\n2) \"1795349138616-0550205cbdd51001\"",
-    ),
-    example(Pending, "DQ.CANCEL orders order:42", "(integer) 1"),
-    example(Pending, "DQ.RESCHEDULE orders order:42 2h", "\"1795350938772-0550205cdf551000\""),
-    example(Pending, "DQ.REMOVE orders 'order 42'", "(integer) 1"),
-    example(Pending, "DQ.FIRE orders order:42", "(integer) 1"),
-    example(
-        Pending,
-        "DQ.GET orders order:42",
-        " 1) \"id\"\n 2) \"1896076800000-0550205d1a951000\"\n 3) \"name\"\n 4) \"order:42\"\n \
-         5) \"due\"\n 6) (integer) 1896076800000\n 7) \"payload\"\n 8) \"order 42\"\n 9) \
-         \"format\"\n10) \"modern\"",
-    ),
-    example(Pending, "DQ.SIZE orders", "(integer) 1"),
-    example(
-        Pending,
-        "DQ.PEEK orders COUNT 1",
-        "1)  1) \"id\"\n    2) \"1896076800000-0550205d36951000\"\n    3) \"name\"\n...",
-    ),
-    example(
-        Pending,
-        "DQ.RANGE orders 2030-01-31T00:00:00Z + COUNT 1",
-        "1) \"0\"\n2) 1)  1) \"id\"\n       2) \"1896076800000-0550205d40151000\"\n       3) \
-         \"name\"\n...",
-    ),
-    example(Pending, "DQ.CONTAINS orders 'order 42' 'order 43'", "1) (integer) 1\n2) (integer) 0"),
-    example(Pending, "DQ.POLL orders", "1) \"order 42\""),
-    example(Pending, "DQ.CLEAR orders", "(integer) 1"),
-    example(
-        Pending,
-        "DQ.CONVERT orders LEGACY",
-        "1) \"converted\"\n2) (integer) 1\n3) \"left\"\n4) (integer) 0",
-    ),
-    example(Nothing, "DQ.PAUSE orders 10m", "OK"),
-    example(Nothing, "DQ.RESUME orders", "OK"),
-    example(Nothing, "DQ.QUARANTINE orders LIST", "(empty array)"),
-    example(
-        Pending,
-        "DQ.QUEUES MATCH ord* COUNT 1",
-        "1) \"0\"\n2) 1)  1) \"queue\"\n       2) \"orders\"\n       3) \"pending\"\n       4) \
-         (integer) 1\n...",
-    ),
-    example(
-        Pending,
-        "DQ.INFO orders",
-        " 1) \"queue\"\n 2) \"orders\"\n 3) \"known\"\n 4) (integer) 1\n 5) \"pending\"\n 6) \
-         (integer) 1\n...",
-    ),
-    example(
-        Nothing,
-        "DQ.HELP SIZE",
-        "1) DQ.SIZE queue\n2)     Counts the pending messages.\n3) Example:\n4)     > DQ.SIZE \
-         orders\n5)     (integer) 1",
-    ),
-];
 
 #[cfg(test)]
 mod tests {
@@ -105,11 +22,14 @@ mod tests {
 
     #[test]
     fn each_own_command_has_one() {
-        let own = TABLE.iter().filter(|spec| spec.name.starts_with("DQ."));
-        for spec in own.clone() {
-            let here = EXAMPLES.iter().filter(|e| e.command() == spec.name);
-            assert_eq!(here.count(), 1, "{spec:?}");
+        for spec in TABLE {
+            let (call, reply) = example(spec.name).unwrap_or_default();
+            let own = spec.name.starts_with("DQ.");
+            assert_eq!(call.split(' ').next() == Some(spec.name), own, "{spec:?}: {call}");
+            assert_eq!(reply.is_empty(), !own, "{spec:?}: {reply}");
         }
-        assert_eq!(own.count(), EXAMPLES.len());
+        let last = example("DQ.HELP").unwrap().1;
+        assert!(last.starts_with("1) DQ.SIZE queue\n") && last.ends_with("\n5)     (integer) 1"));
+        assert_eq!(example("DQ.FIRE"), Some(("DQ.FIRE orders order:42", "(integer) 1")));
     }
 }

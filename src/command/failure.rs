@@ -1,7 +1,7 @@
 //! Everything that can be wrong with a command, and the one place where it becomes an error reply:
 //! the first word is a code, then comes a sentence.
 
-use std::fmt;
+use thiserror::Error;
 
 use crate::broker::StoreError;
 use crate::domain::queue::Shown;
@@ -9,40 +9,31 @@ use crate::resp::Reply;
 
 use super::args::ArgError;
 
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum Failure {
-    Arg(ArgError),
+    #[error(transparent)]
+    Arg(#[from] ArgError),
     /// No command has this name.
+    #[error("ERR {0}")]
     Unknown(String),
-    Store(StoreError),
+    #[error("{}", store_error(.0))]
+    Store(#[from] StoreError),
+    #[error("NOAUTH Authentication required.")]
     NoAuth,
+    #[error("NOPERM the command '{}' is disabled in this broker's configuration", lower(.0))]
     Disabled(&'static str),
     /// It changes a connection, and came through a door that has none.
+    #[error("ERR the command '{}' needs a connection of the Redis protocol", lower(.0))]
     NeedsConnection(&'static str),
-    NoCommand {
-        user: String,
-        command: &'static str,
-    },
-    NoPayloads {
-        user: String,
-        command: &'static str,
-    },
-    NoQueue {
-        user: String,
-        queue: Vec<u8>,
-    },
-}
-
-impl From<ArgError> for Failure {
-    fn from(error: ArgError) -> Self {
-        Self::Arg(error)
-    }
-}
-
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
+    #[error("NOPERM User {user} has no permissions to run the '{}' command", lower(.command))]
+    NoCommand { user: String, command: &'static str },
+    #[error(
+        "NOPERM User {user} has no permissions to see payloads, which '{}' shows",
+        lower(.command)
+    )]
+    NoPayloads { user: String, command: &'static str },
+    #[error("NOPERM User {user} has no permissions to access the queue {}", Shown(.queue))]
+    NoQueue { user: String, queue: Vec<u8> },
 }
 
 impl From<ArgError> for Reply {
@@ -57,60 +48,29 @@ impl From<Failure> for Reply {
     }
 }
 
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lower = |command: &str| command.to_ascii_lowercase();
-        match self {
-            Self::Arg(error) => write!(f, "{error}"),
-            Self::Unknown(words) => write!(f, "ERR {words}"),
-            Self::NoAuth => f.write_str("NOAUTH Authentication required."),
-            Self::Disabled(command) => {
-                let command = lower(command);
-                write!(
-                    f,
-                    "NOPERM the command '{command}' is disabled in this broker's configuration"
-                )
-            }
-            Self::NeedsConnection(command) => {
-                let command = lower(command);
-                write!(f, "ERR the command '{command}' needs a connection of the Redis protocol")
-            }
-            Self::NoCommand { user, command } => {
-                let command = lower(command);
-                write!(f, "NOPERM User {user} has no permissions to run the '{command}' command")
-            }
-            Self::NoPayloads { user, command } => {
-                let command = lower(command);
-                write!(
-                    f,
-                    "NOPERM User {user} has no permissions to see payloads, which '{command}' shows"
-                )
-            }
-            Self::NoQueue { user, queue } => {
-                let queue = Shown(queue);
-                write!(f, "NOPERM User {user} has no permissions to access the queue {queue}")
-            }
-            Self::Store(error) => store_error(error, f),
-        }
-    }
+fn lower(command: &str) -> String {
+    command.to_ascii_lowercase()
 }
 
-fn store_error(error: &StoreError, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    match error {
+fn store_error(error: &StoreError) -> String {
+    let code = match error {
         StoreError::BadQueue { owner } => {
             let owner = Shown(owner);
-            write!(f, "BADQUEUE the keys of this queue already belong to the queue {owner}")
+            return format!("BADQUEUE the keys of this queue already belong to the queue {owner}");
         }
         StoreError::WrongType { key } => {
-            write!(f, "WRONGTYPE the key {key} holds a value of another type; nothing was changed")
+            return format!(
+                "WRONGTYPE the key {key} holds a value of another type; nothing was changed"
+            );
         }
-        StoreError::BadCursor | StoreError::LostCursor => write!(f, "ERR {error}"),
-        StoreError::TooBig { .. } => write!(f, "TOOBIG {error}"),
-        StoreError::TooManyQueues { .. } => write!(f, "TOOMANY {error}"),
-        StoreError::Unavailable(why) => write!(f, "UNAVAILABLE {why}"),
-        StoreError::Uncertain(why) => write!(f, "UNCERTAIN {why}"),
-        StoreError::Internal(why) => write!(f, "INTERNAL {why}"),
-    }
+        StoreError::BadCursor | StoreError::LostCursor => "ERR",
+        StoreError::TooBig { .. } => "TOOBIG",
+        StoreError::TooManyQueues { .. } => "TOOMANY",
+        StoreError::Unavailable(_) => "UNAVAILABLE",
+        StoreError::Uncertain(_) => "UNCERTAIN",
+        StoreError::Internal(_) => "INTERNAL",
+    };
+    format!("{code} {error}")
 }
 
 #[cfg(test)]

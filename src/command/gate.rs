@@ -79,19 +79,14 @@ impl Access {
         if self.disabled.get(place) == Some(&true) {
             return Err(Failure::Disabled(spec.name));
         }
-        if caller.door != Door::Resp && spec.needs_connection() {
+        let of_connection = matches!(spec.group, Group::Connection | Group::Transactions);
+        if caller.door != Door::Resp && of_connection {
             return Err(Failure::NeedsConnection(spec.name));
         }
         if let Some(user) = &caller.user {
             user.may_run(spec, request.get(1))?;
         }
         Ok(spec)
-    }
-}
-
-impl Spec {
-    pub(super) fn needs_connection(&self) -> bool {
-        matches!(self.group, Group::Connection | Group::Transactions)
     }
 }
 

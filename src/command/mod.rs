@@ -186,7 +186,7 @@ impl Session {
             }
         };
         if let Some(spec) = spec {
-            self.caller.client.about.borrow_mut().last_command = spec.name;
+            self.caller.client.about.borrow_mut().last_command = Some(spec.name);
         }
         let run = if self.answers(before) { run } else { run.silenced() };
         (index, run)

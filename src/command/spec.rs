@@ -161,6 +161,18 @@ impl Spec {
         }
     }
 
+    /// The same, and it changes nothing.
+    pub const fn reading(parse: Parse) -> Self {
+        let (flags, categories) = (Flags::of(&[Flag::ReadOnly]), Categories::of(&[Category::Read]));
+        Self { flags, categories, ..Self::of_queue(parse) }
+    }
+
+    /// The same, and it changes the queue, as its users do.
+    pub const fn writing(parse: Parse) -> Self {
+        let (flags, categories) = (Flags::of(&[Flag::Write]), Categories::of(&[Category::Write]));
+        Self { flags, categories, ..Self::of_queue(parse) }
+    }
+
     /// A command that is answered at once, by what the broker knows.
     pub const fn local(group: Group, parse: Parse) -> Self {
         let flags = Flags::of(&[Flag::Loading, Flag::Stale]);

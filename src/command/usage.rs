@@ -79,25 +79,15 @@ fn parse(usage: &str) -> Vec<Argument> {
 /// Up to a closing mark or `|`; whether it ended with `...`.
 fn sequence(tokens: &mut &[&str]) -> (Vec<Argument>, bool) {
     let mut arguments: Vec<Argument> = Vec::new();
-    while let Some((token, rest)) = tokens.split_first() {
-        match *token {
-            "]" | ">" | "|" => break,
-            "..." => {
-                *tokens = rest;
-                return (arguments, true);
-            }
-            "<" => {
-                *tokens = rest;
-                arguments.push(group(tokens).0);
-            }
-            "[" => {
-                *tokens = rest;
-                optional(&mut arguments, tokens);
-            }
-            word => {
-                *tokens = rest;
-                arguments.push(named(word, tokens));
-            }
+    while let Some(&token) = tokens.first()
+        && !["]", ">", "|"].contains(&token)
+    {
+        tokens.split_off_first();
+        match token {
+            "..." => return (arguments, true),
+            "<" => arguments.push(group(tokens).0),
+            "[" => optional(&mut arguments, tokens),
+            word => arguments.push(named(word, tokens)),
         }
     }
     (arguments, false)
@@ -111,13 +101,8 @@ fn group(tokens: &mut &[&str]) -> (Argument, bool) {
         let (arguments, repeated) = sequence(tokens);
         repeats |= repeated;
         alternatives.push(one(arguments, Form::Block));
-        match tokens.split_first() {
-            Some((&"|", rest)) => *tokens = rest,
-            Some((_, rest)) => {
-                *tokens = rest;
-                break;
-            }
-            None => break,
+        if tokens.split_off_first() != Some(&"|") {
+            break;
         }
     }
     (one(alternatives, Form::OneOf), repeats)
@@ -156,9 +141,8 @@ fn named(word: &str, tokens: &mut &[&str]) -> Argument {
     if is_value(word) {
         return plain(word.to_owned(), Form::Value);
     }
-    let values: Vec<_> = tokens.iter().take_while(|word| is_value(word)).collect();
-    let values: Vec<_> =
-        values.into_iter().map(|value| plain((*value).to_owned(), Form::Value)).collect();
+    let values = tokens.iter().take_while(|word| is_value(word));
+    let values: Vec<_> = values.map(|value| plain((*value).to_owned(), Form::Value)).collect();
     *tokens = tokens.get(values.len()..).unwrap_or_default();
     let argument = match values.is_empty() {
         true => plain(word.to_ascii_lowercase(), Form::Token),

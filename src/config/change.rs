@@ -23,10 +23,7 @@ impl Config {
     /// The settings that differ in `other`.
     pub fn changes(&self, other: &Self) -> Vec<Change> {
         // The same is shown of any two secrets.
-        let secret = |key: &str| {
-            let of = |config: &Self| config.secrets.iter().find(|(k, _)| k == key).cloned();
-            of(self) != of(other)
-        };
+        let secret = |key: &str| self.secrets.get(key) != other.secrets.get(key);
         let both = self.settings.iter().zip(&other.settings);
         both.filter(|((key, from), (_, to))| from != to || secret(key))
             .map(|((key, from), (_, to))| Change {
@@ -66,12 +63,8 @@ impl Config {
                 own.1.clone_from(&new.1);
             }
         }
-        for (key, secret) in &mut next.secrets {
-            let new = other.secrets.iter().find(|(other, _)| other == key);
-            if let Some((_, new)) = new.filter(|_| self.takes_up(other, key)) {
-                secret.clone_from(new);
-            }
-        }
+        let secrets = other.secrets.iter().filter(|(key, _)| self.takes_up(other, key));
+        next.secrets.extend(secrets.map(|(key, secret)| (key.clone(), secret.clone())));
         let open = next.unprotected().into_iter();
         let errors = open.map(|(key, address, rule)| ConfigError {
             key: key.to_owned(),

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use ::config::{Environment, File, FileFormat, Format, Map, Source, Value, ValueKind};
+use ::config::{Environment, File, FileFormat, Format, Map, Value, ValueKind};
+use thiserror::Error;
 
 use super::kinds::Kind;
 use super::{Secret, pem};
@@ -68,23 +69,15 @@ impl fmt::Display for ConfigError {
 }
 
 /// All that is wrong with a configuration, at once.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "the configuration is not valid:{}",
+    .0.iter().map(|error| format!("\n  {error}")).collect::<String>()
+)]
 pub struct ConfigErrors(pub Vec<ConfigError>);
 
-impl std::error::Error for ConfigErrors {}
-
-impl fmt::Display for ConfigErrors {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the configuration is not valid:")?;
-        for error in &self.0 {
-            write!(f, "\n  {error}")?;
-        }
-        Ok(())
-    }
-}
-
 /// All keys with their values as they may be shown, and the secrets among them.
-pub type Read = (Vec<(String, toml::Value)>, Vec<(String, Secret)>);
+pub type Read = (Vec<(String, toml::Value)>, BTreeMap<String, Secret>);
 
 /// The merged layers, from which each key is read once.
 pub struct Reader {
@@ -92,7 +85,7 @@ pub struct Reader {
     defaults: BTreeMap<String, Value>,
     errors: Vec<ConfigError>,
     settings: Vec<(String, toml::Value)>,
-    secrets: Vec<(String, Secret)>,
+    secrets: BTreeMap<String, Secret>,
 }
 
 impl Reader {
@@ -101,7 +94,7 @@ impl Reader {
         let defaults = || File::from_str(DEFAULTS, FileFormat::Toml);
         let mut builder = ::config::Config::builder().add_source(defaults());
         if let Some(path) = &layers.file {
-            match Parsed::read(path) {
+            match file(path) {
                 Ok(parsed) => builder = builder.add_source(parsed),
                 Err(rule) => {
                     let key = format!("configuration file {}", path.display());
@@ -114,22 +107,21 @@ impl Reader {
             .separator("__")
             .source(Some(ours(layers.environment, &mut errors)));
         builder = builder.add_source(environment);
-        for (key, text) in layers.flags {
-            builder = match builder.set_override(key, text) {
-                Ok(builder) => builder,
-                Err(error) => return Err(unreadable(errors, &error)),
-            };
-        }
+        let mut flags = layers.flags.into_iter();
+        let merged = flags.try_fold(builder, |merged, (key, text)| merged.set_override(key, text));
         let only_defaults = ::config::Config::builder().add_source(defaults()).build();
-        match (builder.build(), only_defaults) {
+        match (merged.and_then(|merged| merged.build()), only_defaults) {
             (Ok(merged), Ok(defaults)) => Ok(Self {
                 values: flat(merged.cache),
                 defaults: flat(defaults.cache),
                 errors,
                 settings: Vec::new(),
-                secrets: Vec::new(),
+                secrets: BTreeMap::new(),
             }),
-            (Err(error), _) | (_, Err(error)) => Err(unreadable(errors, &error)),
+            (Err(error), _) | (_, Err(error)) => {
+                errors.push(ConfigError::of("configuration".to_owned(), "", error.to_string()));
+                Err(ConfigErrors(errors))
+            }
         }
     }
 
@@ -138,7 +130,7 @@ impl Reader {
     pub fn read<T>(&mut self, key: &str, kind: &Kind<T>) -> T {
         let given = self.values.remove(key);
         if let (true, Some(given)) = (kind.secret, &given) {
-            self.secrets.push((key.to_owned(), Secret(given.to_string())));
+            self.secrets.insert(key.to_owned(), Secret(given.to_string()));
         }
         let value = match given.as_ref().map(|given| (given, (kind.parse)(given))) {
             Some((_, Ok(value))) => value,
@@ -205,38 +197,21 @@ pub fn literal(value: &Value) -> String {
     }
 }
 
-fn unreadable(mut errors: Vec<ConfigError>, error: &::config::ConfigError) -> ConfigErrors {
-    errors.push(ConfigError::of("configuration".to_owned(), "", error.to_string()));
-    ConfigErrors(errors)
-}
-
 /// A file, read once: its owner may be writing it, and a second look would find something else.
-#[derive(Debug, Clone)]
-struct Parsed(Map<String, Value>);
-
-impl Parsed {
-    fn read(path: &Path) -> Result<Self, String> {
-        let text = String::from_utf8(pem::read(path, FILE_BYTES_MAX)?);
-        let text = text.map_err(|error| format!("is not UTF-8: {}", error.utf8_error()))?;
-        // First by itself: errors of the merging parser quote the line, which may hold a password.
-        text.parse::<toml::Table>().map_err(|error| {
-            let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
-            let line = before.matches('\n').count() + 1;
-            format!("line {line} is not TOML: {}", error.message())
-        })?;
-        let values = FileFormat::Toml.parse(Some(&path.display().to_string()), &text);
-        values.map(Self).map_err(|_| "cannot be merged with the other settings".to_owned())
-    }
-}
-
-impl Source for Parsed {
-    fn clone_into_box(&self) -> Box<dyn Source + Send + Sync> {
-        Box::new(self.clone())
-    }
-
-    fn collect(&self) -> Result<Map<String, Value>, ::config::ConfigError> {
-        Ok(self.0.clone())
-    }
+fn file(path: &Path) -> Result<::config::Config, String> {
+    let text = String::from_utf8(pem::read(path, FILE_BYTES_MAX)?);
+    let text = text.map_err(|error| format!("is not UTF-8: {}", error.utf8_error()))?;
+    // First by itself: errors of the merging parser quote the line, which may hold a password.
+    text.parse::<toml::Table>().map_err(|error| {
+        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+        let line = before.matches('\n').count() + 1;
+        format!("line {line} is not TOML: {}", error.message())
+    })?;
+    let values = FileFormat::Toml.parse(Some(&path.display().to_string()), &text);
+    let values = values.map_err(|_| "cannot be merged with the other settings".to_owned())?;
+    let mut file = ::config::Config::default();
+    file.cache = values.into();
+    Ok(file)
 }
 
 /// The variables that name a setting. Others with our prefix are errors, except for those that
@@ -269,19 +244,13 @@ fn ours(all: Vec<(String, String)>, errors: &mut Vec<ConfigError>) -> Map<String
 /// `section.key` -> value, down to two levels, as deep as settings go.
 fn flat(root: Value) -> BTreeMap<String, Value> {
     let mut flat = BTreeMap::new();
-    let ValueKind::Table(sections) = root.kind else {
-        return flat;
-    };
-    for (section, value) in sections {
+    for (section, value) in root.into_table().unwrap_or_default() {
         match value.kind {
             ValueKind::Table(keys) => {
-                flat.extend(
-                    keys.into_iter().map(|(key, value)| (format!("{section}.{key}"), value)),
-                );
+                let keys = keys.into_iter();
+                flat.extend(keys.map(|(key, value)| (format!("{section}.{key}"), value)));
             }
-            _ => {
-                flat.insert(section, value);
-            }
+            _ => _ = flat.insert(section, value),
         }
     }
     flat

@@ -44,17 +44,16 @@ impl Queue {
         if name.is_empty() {
             return Err("each table needs a name".to_owned());
         }
-        let format = keys.get("format").map(|word| one_of(&Self::FORMATS, word));
-        let format = format.transpose();
-        let format = format.map_err(|rule| format!("the format of {name:?} {rule}"))?;
-        let format = format.unwrap_or(MemberFormat::Modern);
-        let encoding = keys.get("encoding").map(|word| one_of(&WORDS, word));
-        let encoding = encoding.transpose();
-        let encoding = encoding.map_err(|rule| format!("the encoding of {name:?} {rule}"))?;
-        let encoding = encoding.unwrap_or_default();
+        let format = keys.get("format").map(|word| one_of(&Self::FORMATS, word)).transpose();
+        let encoding = keys.get("encoding").map(|word| one_of(&WORDS, word)).transpose();
         let order_list = keys.get("order_list").map(flag_of).transpose();
-        let order_list = order_list.map_err(|rule| format!("the order_list of {name:?} {rule}"))?;
-        Ok(Self { name, format, encoding, order_list: order_list.unwrap_or(true) })
+        let wrong = |key: &str, rule: String| format!("the {key} of {name:?} {rule}");
+        Ok(Self {
+            format: format.map_err(|rule| wrong("format", rule))?.unwrap_or(MemberFormat::Modern),
+            encoding: encoding.map_err(|rule| wrong("encoding", rule))?.unwrap_or_default(),
+            order_list: order_list.map_err(|rule| wrong("order_list", rule))?.unwrap_or(true),
+            name,
+        })
     }
 
     pub fn shown(&self) -> toml::Value {

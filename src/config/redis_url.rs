@@ -150,20 +150,12 @@ fn number(database: &str) -> Result<u8, String> {
 
 fn decoded(part: &str, text: &str) -> Result<String, String> {
     let wrong = || format!("its {part} {PERCENT}");
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        rest = after;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let digit = |at: usize| char::from(*after.get(at)?).to_digit(16);
-        let (Some(high), Some(low)) = (digit(0), digit(1)) else {
-            return Err(wrong());
-        };
-        bytes.push((high * 16 + low) as u8);
-        rest = after.get(2..).unwrap_or_default();
+    let mut parts = text.split('%');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let (digits, rest) = part.split_at_checked(2).ok_or_else(wrong)?;
+        bytes.extend(hex::decode(digits).map_err(|_| wrong())?);
+        bytes.extend(rest.as_bytes());
     }
     String::from_utf8(bytes).map_err(|_| wrong())
 }

@@ -4,6 +4,7 @@
 //! up a new value. The default, the unit and the reason of a setting stand in
 //! `config/default.toml`, from which `docs/settings.md` is made; tests hold the two to this list.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -86,7 +87,7 @@ macro_rules! settings {
             /// Every key with its value in effect; secrets hidden.
             pub settings: Vec<(String, toml::Value)>,
             /// Of the settings that can hold one, as they were given.
-            pub(super) secrets: Vec<(String, Secret)>,
+            pub(super) secrets: BTreeMap<String, Secret>,
         }
 
         impl Config {
@@ -96,7 +97,7 @@ macro_rules! settings {
                     $($section: $struct::read(keys),)*
                     tls: None,
                     settings: Vec::new(),
-                    secrets: Vec::new(),
+                    secrets: BTreeMap::new(),
                 }
             }
 

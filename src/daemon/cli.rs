@@ -14,6 +14,7 @@ use std::time::Duration;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::command::TABLE;
+use crate::command::examples::PAGE;
 use crate::config::{Config, ConfigErrors, Layers};
 use crate::daemon::{logs, serve};
 use crate::http::health::{Whom, health};
@@ -92,7 +93,7 @@ enum Task {
 
 /// Pages of docs that the program brings along, for people who have no docs.
 const PAGES: [(&str, &str); 6] = [
-    ("commands", include_str!("../../docs/commands.md")),
+    ("commands", PAGE),
     ("errors", include_str!("../../docs/errors.md")),
     ("encodings", include_str!("../../docs/encodings.md")),
     ("limits", include_str!("../../docs/limits.md")),

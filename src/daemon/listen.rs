@@ -18,6 +18,7 @@ pub fn bind(address: SocketAddr, purpose: &str, flag: &str) -> Result<TcpListene
         let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
         // A port is free again at once after a stop.
         socket.set_reuse_address(true)?;
+        socket.set_nonblocking(true)?;
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;
         Ok(socket.into())

@@ -9,8 +9,8 @@ use std::sync::{OnceLock, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::prelude::*;
+use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
 
 use crate::config::{Log, LogFormat};
 use sums::{Limit, Sums};
@@ -27,12 +27,12 @@ static WRITER: OnceLock<Writer> = OnceLock::new();
 static SUMS: OnceLock<Sums> = OnceLock::new();
 
 /// Changes what is logged while the process runs.
-pub struct Level(Box<dyn Fn(EnvFilter) -> bool>);
+pub struct Level(reload::Handle<EnvFilter, Registry>);
 
 impl Level {
     /// `level` is checked, as in the settings.
     pub fn set(&self, level: &str) {
-        if !(self.0)(filter(level)) {
+        if self.0.reload(EnvFilter::new(level)).is_err() {
             tracing::error!(level, "the level of the log could not be changed");
         }
     }
@@ -62,33 +62,25 @@ pub fn start(log: &Log) -> io::Result<(Level, Started)> {
     let writer = Writer::start(io::stderr(), lost, idle)?;
     let writer = WRITER.get_or_init(|| writer);
     let terminal = io::stderr().is_terminal();
-    let lines = tracing_subscriber::fmt()
-        .with_env_filter(filter(&log.level))
-        .with_writer(|| writer.clone());
+    let (filter, level) = reload::Layer::new(EnvFilter::new(&log.level));
+    let lines = fmt::layer().with_writer(|| writer.clone());
     let json = match log.format {
         LogFormat::Auto => !terminal,
         LogFormat::Json => true,
         LogFormat::Text => false,
     };
-    let level: Level = if json {
+    let lines = if json {
         let lines = lines.json().flatten_event(true);
-        let lines = lines.with_current_span(false).with_span_list(false);
-        // The type of the handle is that of all before it.
-        let lines = lines.with_filter_reloading();
-        let handle = lines.reload_handle();
-        lines.finish().with(Limit(sums)).init();
-        Level(Box::new(move |filter| handle.reload(filter).is_ok()))
+        lines.with_current_span(false).with_span_list(false).boxed()
     } else {
-        let lines = lines.with_ansi(terminal).with_filter_reloading();
-        let handle = lines.reload_handle();
-        lines.finish().with(Limit(sums)).init();
-        Level(Box::new(move |filter| handle.reload(filter).is_ok()))
+        lines.with_ansi(terminal).boxed()
     };
+    tracing_subscriber::registry().with(filter).with(lines).with(Limit(sums)).init();
     // Rust's own hook writes to stderr, and waits for its reader.
     std::panic::set_hook(Box::new(|panic| {
         tracing::error!("{panic}\n{}", std::backtrace::Backtrace::capture());
     }));
-    Ok((level, Started))
+    Ok((Level(level), Started))
 }
 
 /// Waits until all lines are written, a second at most. To be called before the process ends.
@@ -111,8 +103,4 @@ pub fn say(write: impl FnOnce() + Send + 'static) {
     if said.is_ok() {
         let _ = is_done.recv_timeout(LAST_WITHIN);
     }
-}
-
-fn filter(level: &str) -> EnvFilter {
-    EnvFilter::new(level)
 }

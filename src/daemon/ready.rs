@@ -7,31 +7,20 @@ use std::net::{SocketAddr, TcpListener};
 use crate::daemon::serve::Listeners;
 use crate::daemon::systemd;
 
-/// In use, as chosen where port 0 was asked for.
-pub struct Addresses {
-    plain: Option<SocketAddr>,
-    tls: Option<SocketAddr>,
-    http: Option<SocketAddr>,
-}
+/// In use, as chosen where port 0 was asked for: for clients, for clients with TLS, for HTTP.
+pub type Addresses = [Option<SocketAddr>; 3];
 
-impl Addresses {
-    pub fn of(listeners: &Listeners) -> io::Result<Self> {
-        let address = |listener: &Option<TcpListener>| {
-            let address = listener.as_ref().map(TcpListener::local_addr);
-            address.transpose()
-        };
-        Ok(Self {
-            plain: address(&listeners.plain)?,
-            tls: address(&listeners.tls)?,
-            http: address(&listeners.http)?,
-        })
-    }
+pub fn addresses(listeners: &Listeners) -> io::Result<Addresses> {
+    let Listeners { plain, tls, http } = listeners;
+    let address =
+        |listener: &Option<TcpListener>| listener.as_ref().map(TcpListener::local_addr).transpose();
+    Ok([address(plain)?, address(tls)?, address(http)?])
 }
 
 /// Says where the broker answers, also to systemd; with `hints` also two commands to try.
-pub fn announce(addresses: &Addresses, redis: &str, redis_cli_flags: &str, hints: bool) {
-    let Addresses { plain, tls, http } = addresses;
-    let shown = |address: &Option<SocketAddr>| {
+pub fn announce(addresses: Addresses, redis: &str, redis_cli_flags: &str, hints: bool) {
+    let [plain, tls, http] = addresses;
+    let shown = |address: Option<SocketAddr>| {
         address.map_or_else(|| "none".to_owned(), |address| address.to_string())
     };
     let with_tls = tls.map_or_else(String::new, |tls| format!("TLS {tls}, "));

@@ -8,7 +8,7 @@ use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info, warn};
 
-use crate::config::{Config, ConfigErrors, Layers};
+use crate::config::{Config, ConfigErrors, Layers, shown};
 use crate::daemon::logs::Level;
 
 /// The sources of the settings, and the signal to read them again.
@@ -67,8 +67,4 @@ impl Reload {
         }
         Some(next)
     }
-}
-
-fn shown(value: &toml::Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

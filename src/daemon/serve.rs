@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use crate::broker::Broker;
 use crate::client::listener::Server;
 use crate::config::{Config, Layers};
-use crate::daemon::ready::{Addresses, announce};
+use crate::daemon::ready::{addresses, announce};
 use crate::daemon::reload::Reload;
 use crate::daemon::{listen, logs, shutdown, systemd};
 use crate::http::{self, HttpRequest};
@@ -84,10 +84,10 @@ async fn serve(config: Config, reload: Reload, hints: bool) -> Result<(), String
         .inspect(|()| systemd::notify("STOPPING=1"))
         .shared();
     let listeners = bind(&config)?;
-    let addresses = Addresses::of(&listeners).map_err(|error| error.to_string())?;
+    let addresses = addresses(&listeners).map_err(|error| error.to_string())?;
     if let Some(url) = config.redis.url.clone() {
         let backend = Backend::given(&url, &config.redis.tls())?;
-        let ready = move || announce(&addresses, &url.to_string(), &format!("-u {url}"), hints);
+        let ready = move || announce(addresses, &url.to_string(), &format!("-u {url}"), hints);
         let served = broker(config, listeners, backend, reload, ready, stop).await;
         return served.map(drop).map_err(|error| error.to_string());
     }
@@ -97,7 +97,7 @@ async fn serve(config: Config, reload: Reload, hints: bool) -> Result<(), String
     };
     let (port, data) = (own.port, own.data_dir_given.display().to_string());
     let place = format!("127.0.0.1:{port} (managed, data in {data})");
-    let ready = move || announce(&addresses, &place, &format!("-p {port}"), hints);
+    let ready = move || announce(addresses, &place, &format!("-p {port}"), hints);
     let backend = Backend::unix(own.socket.clone(), format!("127.0.0.1:{port}"));
     let served = tokio::select! {
         served = broker(config, listeners, backend, reload, ready, stop) => served,

@@ -53,7 +53,7 @@ pub fn health(whom: Whom, wait: Duration) -> Result<(), String> {
 
 /// The time for which the broker has been ready.
 fn ask(whom: Whom) -> Result<Duration, String> {
-    match whom {
+    let (place, response) = match whom {
         Whom::At(listen) => {
             // A broker that listens on all addresses also listens on loopback.
             let ip = match listen.ip() {
@@ -62,28 +62,26 @@ fn ask(whom: Whom) -> Result<Duration, String> {
                 ip => ip,
             };
             let address = SocketAddr::new(ip, listen.port());
-            let no_answer = |error| format!("no answer from {address}: {}", why(error));
-            let stream = TcpStream::connect_timeout(&address, READY_WITHIN).map_err(no_answer)?;
-            let timeouts = stream
-                .set_read_timeout(Some(ANSWER_WITHIN))
-                .and_then(|()| stream.set_write_timeout(Some(READY_WITHIN)));
-            let response = timeouts.and_then(|()| exchange(stream));
-            judge(&response.map_err(no_answer)?)
+            let stream = TcpStream::connect_timeout(&address, READY_WITHIN);
+            let response = stream.and_then(|stream| {
+                stream.set_read_timeout(Some(ANSWER_WITHIN))?;
+                stream.set_write_timeout(Some(READY_WITHIN))?;
+                exchange(stream)
+            });
+            (address.to_string(), response)
         }
         Whom::Running | Whom::Process(_) => {
-            let name = find(whom)?;
-            let no_answer =
-                |error| format!("no answer from the broker that runs here: {}", why(error));
-            let response = unix::SocketAddr::from_abstract_name(&name)
-                .and_then(|address| unix::UnixStream::connect_addr(&address))
-                .and_then(|stream| {
-                    stream.set_read_timeout(Some(ANSWER_WITHIN))?;
-                    stream.set_write_timeout(Some(READY_WITHIN))?;
-                    exchange(stream)
-                });
-            judge(&response.map_err(no_answer)?)
+            let address = unix::SocketAddr::from_abstract_name(find(whom)?);
+            let response = address.and_then(|address| {
+                let stream = unix::UnixStream::connect_addr(&address)?;
+                stream.set_read_timeout(Some(ANSWER_WITHIN))?;
+                stream.set_write_timeout(Some(READY_WITHIN))?;
+                exchange(stream)
+            });
+            ("the broker that runs here".to_owned(), response)
         }
-    }
+    };
+    judge(&response.map_err(|error| format!("no answer from {place}: {}", why(error)))?)
 }
 
 /// A socket's deadline that passed reads "Resource temporarily unavailable", which misleads.

@@ -29,6 +29,15 @@ pub enum Kind {
 }
 
 macro_rules! list {
+    (@spec $kind:ident $unit:ident $name:literal [$($label:literal)*] $help:literal) => {
+        Spec {
+            name: $name,
+            kind: Kind::$kind,
+            unit: Unit::$unit,
+            labels: &[$($label),*],
+            help: $help,
+        }
+    };
     (
         recorded { $($id:ident: $kind:ident $unit:ident $name:literal [$($label:literal)*]
             $help:literal;)* }
@@ -42,33 +51,19 @@ macro_rules! list {
 
         impl Recorded {
             pub(super) fn new(recorder: &Arc<PrometheusRecorder>) -> Self {
-                Self { $($id: Family::new(recorder, &Spec {
-                    name: $name,
-                    kind: Kind::$kind,
-                    unit: Unit::$unit,
-                    labels: &[$($label),*],
-                    help: $help,
-                }),)* }
+                Self { $($id: Family::new(
+                    recorder,
+                    &list!(@spec $kind $unit $name [$($label)*] $help),
+                ),)* }
             }
         }
 
-        $(pub(super) const $own: Spec = Spec {
-            name: $own_name,
-            kind: Kind::$own_kind,
-            unit: Unit::$own_unit,
-            labels: &[$($own_label),*],
-            help: $own_help,
-        };)*
+        $(pub(super) const $own: Spec =
+            list!(@spec $own_kind $own_unit $own_name [$($own_label)*] $own_help);)*
 
         /// Every metric that `/metrics` can show.
         pub const TABLE: &[Spec] = &[
-            $(Spec {
-                name: $name,
-                kind: Kind::$kind,
-                unit: Unit::$unit,
-                labels: &[$($label),*],
-                help: $help,
-            },)*
+            $(list!(@spec $kind $unit $name [$($label)*] $help),)*
             $($own,)*
         ];
     };

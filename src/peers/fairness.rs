@@ -4,21 +4,15 @@
 //! So a client that sends little waits for one turn of one other client, however many clients send
 //! without pause.
 
-use tokio::sync::Semaphore;
+use tokio::sync::Mutex;
 
-#[derive(Debug)]
-pub struct Turns(Semaphore);
-
-impl Default for Turns {
-    fn default() -> Self {
-        Self(Semaphore::new(1))
-    }
-}
+#[derive(Debug, Default)]
+pub struct Turns(Mutex<()>);
 
 impl Turns {
     /// Waits in line for the next turn, and lets other connections run before it. Safe to cancel.
     pub async fn next(&self) {
-        let _first_in_line = self.0.acquire().await;
+        let _first_in_line = self.0.lock().await;
         tokio::task::yield_now().await;
     }
 }

@@ -145,28 +145,15 @@ pub struct Client {
 }
 
 /// The words of a client about itself, and its last command.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct About {
     pub name: Bytes,
     pub lib_name: Bytes,
     pub lib_ver: Bytes,
     pub protocol: Protocol,
-    pub last_command: &'static str,
+    pub last_command: Option<&'static str>,
     /// Commands since MULTI, inside a transaction.
     pub queued: Option<usize>,
-}
-
-impl Default for About {
-    fn default() -> Self {
-        Self {
-            name: Bytes::new(),
-            lib_name: Bytes::new(),
-            lib_ver: Bytes::new(),
-            protocol: Protocol::Resp2,
-            last_command: "NULL",
-            queued: None,
-        }
-    }
 }
 
 impl Client {

@@ -14,8 +14,9 @@ pub use reply::{Encoded, Reply, encode_bulk};
 pub use request::{ProtocolError, Request, RequestReader};
 
 /// The protocol that replies are written in. Requests look the same in both.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
-    Resp2,
-    Resp3,
+    #[default]
+    Resp2 = 2,
+    Resp3 = 3,
 }

@@ -55,10 +55,6 @@ pub enum Reply {
 }
 
 impl Reply {
-    pub fn bulk(data: impl Into<Bytes>) -> Self {
-        Self::Bulk(data.into())
-    }
-
     /// A count; one beyond the integers of the protocol becomes the largest of them.
     pub fn count(n: u64) -> Self {
         Self::Integer(i64::try_from(n).unwrap_or(i64::MAX))

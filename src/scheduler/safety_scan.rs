@@ -67,21 +67,21 @@ impl SafetyScan {
             after = last.clone();
             let asked = Instant::now();
             let heads = self.heads(&page).await;
-            let scanned = Scanned::new(&heads, asked.elapsed());
-            self.metrics.scanned(scanned.outcome());
-            if let Some(warning) = scanned.warning(page.len()) {
+            let scanned = Scanned::new(&heads, asked.elapsed(), page.len(), heads_max);
+            self.metrics.scanned(scanned.outcome);
+            if let Some(warning) = scanned.warning {
                 // A failure is said where slowness was said before. A link that is down says so
                 // itself.
                 let is_new = logged.is_none_or(|(at, outcome): (Instant, _)| {
                     at.elapsed() > LOG_PAUSE
-                        || (outcome == ScanOutcome::Slow && scanned.outcome() != outcome)
+                        || (outcome == ScanOutcome::Slow && scanned.outcome != outcome)
                 });
                 if is_new && self.store.is_up() {
-                    logged = Some((Instant::now(), scanned.outcome()));
+                    logged = Some((Instant::now(), scanned.outcome));
                     tracing::warn!("{warning}");
                 }
             }
-            heads_max = scanned.next_max(heads_max);
+            heads_max = scanned.next_max;
             if let Ok(heads) = heads {
                 let read = heads.len();
                 for ((suffix, _), head) in page.iter().zip(heads) {
@@ -147,55 +147,38 @@ impl SafetyScan {
     }
 }
 
-/// How a call of the safety scan went.
-#[derive(Debug, PartialEq, Eq)]
-enum Scanned {
-    Quick,
-    Fair,
-    Slow(Duration),
-    Failed(String),
+/// What a call for the heads of many queues comes to.
+struct Scanned {
+    outcome: ScanOutcome,
+    /// The line for the log.
+    warning: Option<String>,
+    /// How many heads the next call reads.
+    next_max: usize,
 }
 
 impl Scanned {
-    fn new<T>(heads: &Result<T, StoreError>, took: Duration) -> Self {
-        match heads {
-            Err(error) => Self::Failed(error.to_string()),
-            Ok(_) if took > HEADS_SLOW => Self::Slow(took),
-            Ok(_) if took < HEADS_QUICK => Self::Quick,
-            Ok(_) => Self::Fair,
-        }
-    }
-
-    fn outcome(&self) -> ScanOutcome {
-        match self {
-            Self::Quick | Self::Fair => ScanOutcome::Ok,
-            Self::Slow(_) => ScanOutcome::Slow,
-            Self::Failed(_) => ScanOutcome::Failed,
-        }
-    }
-
-    /// The line for the log.
-    fn warning(&self, heads: usize) -> Option<String> {
-        match self {
-            Self::Quick | Self::Fair => None,
-            Self::Slow(took) => Some(format!(
-                "the safety scan waited {} ms for {heads} heads; it reads fewer at once: Redis is \
-                 busy, see SLOWLOG and delay_broker_script_seconds",
-                took.as_millis()
-            )),
-            Self::Failed(error) => Some(format!(
-                "the safety scan of {heads} heads failed; it reads fewer at once: {error}"
-            )),
-        }
-    }
-
-    /// How many heads the next call reads.
-    fn next_max(&self, max: usize) -> usize {
-        match self {
-            Self::Quick => (max * 2).min(HEADS_MAX),
-            Self::Fair => max,
-            Self::Slow(_) | Self::Failed(_) => (max / 2).max(HEADS_LEAST),
-        }
+    /// `count`: the heads that were asked for; `max`: the most that might have been.
+    fn new<T>(heads: &Result<T, StoreError>, took: Duration, count: usize, max: usize) -> Self {
+        let fewer = (max / 2).max(HEADS_LEAST);
+        let (outcome, next_max, warning) = match heads {
+            Err(error) => {
+                let warning = format!(
+                    "the safety scan of {count} heads failed; it reads fewer at once: {error}"
+                );
+                (ScanOutcome::Failed, fewer, Some(warning))
+            }
+            Ok(_) if took > HEADS_SLOW => {
+                let warning = format!(
+                    "the safety scan waited {} ms for {count} heads; it reads fewer at once: Redis \
+                     is busy, see SLOWLOG and delay_broker_script_seconds",
+                    took.as_millis()
+                );
+                (ScanOutcome::Slow, fewer, Some(warning))
+            }
+            Ok(_) if took < HEADS_QUICK => (ScanOutcome::Ok, (max * 2).min(HEADS_MAX), None),
+            Ok(_) => (ScanOutcome::Ok, max, None),
+        };
+        Self { outcome, warning, next_max }
     }
 }
 
@@ -205,19 +188,19 @@ mod tests {
 
     #[test]
     fn a_slow_scan_shrinks_and_grows_back() {
-        let quick = Scanned::new(&Ok(()), Duration::from_millis(1));
-        let fair = Scanned::new(&Ok(()), Duration::from_millis(10));
-        let slow = Scanned::new(&Ok(()), Duration::from_millis(30));
-        let failed = Scanned::new::<()>(&Err(StoreError::BadCursor), Duration::ZERO);
+        let heads = |took| if took == 0 { Err(StoreError::BadCursor) } else { Ok(()) };
+        let scanned = |took, max| Scanned::new(&heads(took), Duration::from_millis(took), 9, max);
+        let (quick, fair, slow, failed) = (1, 10, 30, 0);
         let mut max = HEADS_MAX;
         let mut seen = Vec::new();
-        for step in [&quick, &slow, &failed, &fair, &slow, &slow, &slow, &slow, &quick, &quick] {
-            max = step.next_max(max);
+        for step in [quick, slow, failed, fair, slow, slow, slow, slow, quick, quick] {
+            max = scanned(step, max).next_max;
             seen.push(max);
         }
         assert_eq!(seen, [500, 250, 125, 125, 62, 31, 16, 16, 32, 64]);
-        assert_eq!((quick.warning(9), fair.warning(9)), (None, None));
-        let warnings = [slow.warning(9).unwrap(), failed.warning(9).unwrap()];
+        let warning = |took| scanned(took, max).warning;
+        assert_eq!((warning(quick), warning(fair)), (None, None));
+        let warnings = [warning(slow).unwrap(), warning(failed).unwrap()];
         assert!(warnings[0].contains("30 ms for 9 heads"), "{warnings:?}");
         assert!(warnings[1].contains("cursor"), "{warnings:?}");
     }

@@ -9,8 +9,7 @@ use crate::broker::Broker;
 use crate::domain::queue::{MessageRef, QueueName};
 use crate::resp::Reply;
 
-use crate::command::args::{ArgError, Args};
-use crate::command::{Caller, Categories, Category, Command, Flag, Flags, MANY, Run, Spec, later};
+use crate::command::{Caller, Command, Flag, Flags, MANY, Run, Spec, later};
 
 pub const SPEC: Spec = Spec {
     name: "DQ.CANCEL",
@@ -18,18 +17,15 @@ pub const SPEC: Spec = Spec {
     summary: "Cancels pending messages, by id or name",
     args: 2..=MANY,
     flags: Flags::of(&[Flag::Write, Flag::Fast]),
-    categories: Categories::of(&[Category::Write]),
-    ..Spec::of_queue(parse)
+    ..Spec::writing(|args| {
+        Ok(Command::Cancel(Cancel { queue: args.queue()?, messages: args.messages()? }))
+    })
 };
 
 #[derive(Debug, PartialEq)]
 pub struct Cancel {
     queue: QueueName,
     messages: Vec<MessageRef>,
-}
-
-fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
-    Ok(Command::Cancel(Cancel { queue: args.queue()?, messages: args.messages()? }))
 }
 
 impl Cancel {

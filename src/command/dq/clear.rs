@@ -9,33 +9,25 @@ use crate::broker::{Broker, Effect};
 use crate::domain::queue::QueueName;
 use crate::resp::Reply;
 
-use crate::command::args::{ArgError, Args};
-use crate::command::{Caller, Categories, Category, Command, Flag, Flags, Run, Spec, logged};
+use crate::command::{Caller, Categories, Category, Command, Run, Spec, logged};
 
 pub const SPEC: Spec = Spec {
     name: "DQ.CLEAR",
     summary: "Drops all pending messages",
-    flags: Flags::of(&[Flag::Write]),
     categories: Categories::of(&[Category::Write, Category::Dangerous]),
-    ..Spec::of_queue(parse)
+    ..Spec::writing(|args| Ok(Command::Clear(Clear(args.queue()?))))
 };
 
 #[derive(Debug, PartialEq)]
-pub struct Clear {
-    queue: QueueName,
-}
-
-fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
-    Ok(Command::Clear(Clear { queue: args.queue()? }))
-}
+pub struct Clear(QueueName);
 
 impl Clear {
     pub fn run(self, caller: &Caller, broker: &Rc<Broker>) -> Run {
         logged(
             caller,
             broker,
-            (SPEC.name, self.queue.to_bytes()),
-            async move |broker| broker.queue(&self.queue).clear().await,
+            (SPEC.name, self.0.to_bytes()),
+            async move |broker| broker.queue(&self.0).clear().await,
             |dropped| Some(Effect::of(*dropped)),
             Reply::count,
         )

@@ -15,18 +15,14 @@ use crate::domain::queue::QueueName;
 use crate::resp::Reply;
 
 use crate::command::args::{ArgError, Args};
-use crate::command::{
-    Caller, Categories, Category, Command, Flag, Flags, MANY, Run, Spec, later, show,
-};
+use crate::command::{Caller, Command, MANY, Run, Spec, later, show};
 
 pub const SPEC: Spec = Spec {
     name: "DQ.CONTAINS",
     usage: "queue [AS encoding] payload [payload ...]",
     summary: "Checks which payloads are pending",
     args: 2..=MANY,
-    flags: Flags::of(&[Flag::ReadOnly]),
-    categories: Categories::of(&[Category::Read]),
-    ..Spec::of_queue(parse)
+    ..Spec::reading(parse)
 };
 
 #[derive(Debug, PartialEq)]

@@ -14,16 +14,15 @@ use crate::domain::queue::{Format, QueueName};
 use crate::resp::Reply;
 
 use crate::command::args::{ArgError, Args};
-use crate::command::{Caller, Categories, Category, Command, Flag, Flags, Run, Spec, logged};
+use crate::command::{Caller, Categories, Category, Command, Run, Spec, logged};
 
 pub const SPEC: Spec = Spec {
     name: "DQ.CONVERT",
     usage: "queue [MODERN|LEGACY]",
     summary: "Rewrites pending messages in one of the formats that Redisson reads",
     args: 1..=2,
-    flags: Flags::of(&[Flag::Write]),
     categories: Categories::of(&[Category::Admin]),
-    ..Spec::of_queue(parse)
+    ..Spec::writing(parse)
 };
 
 #[derive(Debug, PartialEq)]

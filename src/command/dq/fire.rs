@@ -9,8 +9,7 @@ use crate::broker::Broker;
 use crate::domain::queue::{MessageRef, QueueName};
 use crate::resp::Reply;
 
-use crate::command::args::{ArgError, Args};
-use crate::command::{Caller, Categories, Category, Command, Flag, Flags, MANY, Run, Spec, later};
+use crate::command::{Caller, Command, Flag, Flags, MANY, Run, Spec, later};
 
 pub const SPEC: Spec = Spec {
     name: "DQ.FIRE",
@@ -18,18 +17,15 @@ pub const SPEC: Spec = Spec {
     summary: "Makes pending messages due now",
     args: 2..=MANY,
     flags: Flags::of(&[Flag::Write, Flag::Fast]),
-    categories: Categories::of(&[Category::Write]),
-    ..Spec::of_queue(parse)
+    ..Spec::writing(|args| {
+        Ok(Command::Fire(Fire { queue: args.queue()?, messages: args.messages()? }))
+    })
 };
 
 #[derive(Debug, PartialEq)]
 pub struct Fire {
     queue: QueueName,
     messages: Vec<MessageRef>,
-}
-
-fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
-    Ok(Command::Fire(Fire { queue: args.queue()?, messages: args.messages()? }))
 }
 
 impl Fire {

@@ -11,7 +11,7 @@ use crate::domain::queue::Shown;
 use crate::resp::Reply;
 
 use crate::command::args::{ArgError, Args, is};
-use crate::command::examples::EXAMPLES;
+use crate::command::examples::example;
 use crate::command::{Caller, Command, Group, Run, Spec, TABLE, unknown};
 
 pub const SPEC: Spec = Spec {
@@ -59,9 +59,7 @@ fn all() -> Vec<String> {
          example. Commands are:"
             .to_owned(),
     ];
-    for spec in own {
-        lines.extend(about(spec));
-    }
+    lines.extend(own.flat_map(|spec| about(spec)));
     lines
 }
 
@@ -71,10 +69,10 @@ fn about(spec: &Spec) -> [String; 2] {
 
 fn one(spec: &'static Spec) -> Vec<String> {
     let mut lines = Vec::from(about(spec));
-    if let Some(example) = EXAMPLES.iter().find(|example| example.command() == spec.name) {
+    if let Some((call, reply)) = example(spec.name) {
         lines.push("Example:".to_owned());
-        lines.push(format!("    > {}", example.call));
-        lines.extend(example.reply.lines().map(|line| format!("    {line}")));
+        lines.push(format!("    > {call}"));
+        lines.extend(reply.lines().map(|line| format!("    {line}")));
     }
     lines
 }

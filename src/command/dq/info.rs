@@ -18,30 +18,21 @@ use crate::broker::Broker;
 use crate::domain::queue::QueueName;
 use crate::resp::Reply;
 
-use crate::command::args::{ArgError, Args};
-use crate::command::{Caller, Categories, Category, Command, Flag, Flags, Run, Spec, later, show};
+use crate::command::{Caller, Command, Run, Spec, later, show};
 
 pub const SPEC: Spec = Spec {
     name: "DQ.INFO",
     summary: "Shows the state of a queue, and the counts of this broker",
-    flags: Flags::of(&[Flag::ReadOnly]),
-    categories: Categories::of(&[Category::Read]),
-    ..Spec::of_queue(parse)
+    ..Spec::reading(|args| Ok(Command::QueueInfo(QueueInfo(args.queue()?))))
 };
 
 #[derive(Debug, PartialEq)]
-pub struct QueueInfo {
-    queue: QueueName,
-}
-
-fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
-    Ok(Command::QueueInfo(QueueInfo { queue: args.queue()? }))
-}
+pub struct QueueInfo(QueueName);
 
 impl QueueInfo {
     pub fn run(self, _: &Caller, broker: &Rc<Broker>) -> Run {
-        let name = self.queue.to_bytes();
-        let call = async move |broker: &Broker| broker.queue(&self.queue).info().await;
+        let name = self.0.to_bytes();
+        let call = async move |broker: &Broker| broker.queue(&self.0).info().await;
         later(broker, call, move |info| reply(Reply::Bulk(name), info))
     }
 }

@@ -17,9 +17,7 @@ use crate::domain::queue::Due;
 
 use crate::command::args::{ArgError, Args};
 use crate::command::redis::multi::Queued;
-use crate::command::{
-    Caller, Categories, Category, Command, Flag, Flags, Kind, MANY, ReplyForm, Run, Spec,
-};
+use crate::command::{Caller, Command, Flag, Flags, Kind, MANY, ReplyForm, Run, Spec};
 
 pub const SPEC: Spec = Spec {
     name: "DQ.MOFFER",
@@ -28,8 +26,7 @@ pub const SPEC: Spec = Spec {
     args: 3..=MANY,
     kind: Kind::Offer,
     flags: Flags::of(&[Flag::Write, Flag::DenyOom]),
-    categories: Categories::of(&[Category::Write]),
-    ..Spec::of_queue(parse)
+    ..Spec::writing(parse)
 };
 
 #[derive(Debug, PartialEq)]

@@ -17,9 +17,7 @@ use crate::domain::queue::{Due, NameMode};
 
 use crate::command::args::{ArgError, Args, is};
 use crate::command::redis::multi::Queued;
-use crate::command::{
-    Caller, Categories, Category, Command, Flag, Flags, Kind, ReplyForm, Run, Spec,
-};
+use crate::command::{Caller, Command, Flag, Flags, Kind, ReplyForm, Run, Spec};
 
 pub const SPEC: Spec = Spec {
     name: "DQ.OFFER",
@@ -28,8 +26,7 @@ pub const SPEC: Spec = Spec {
     args: 3..=9,
     kind: Kind::Offer,
     flags: Flags::of(&[Flag::Write, Flag::DenyOom, Flag::Fast]),
-    categories: Categories::of(&[Category::Write]),
-    ..Spec::of_queue(parse)
+    ..Spec::writing(parse)
 };
 
 #[derive(Debug, PartialEq)]

@@ -9,10 +9,8 @@ use std::rc::Rc;
 use crate::broker::Broker;
 use crate::domain::queue::QueueName;
 
-use crate::command::args::{ArgError, Args, Page};
-use crate::command::{
-    Caller, Categories, Category, Command, Flag, Flags, Kind, Run, Spec, later, show,
-};
+use crate::command::args::Page;
+use crate::command::{Caller, Categories, Category, Command, Kind, Run, Spec, later, show};
 
 pub const SPEC: Spec = Spec {
     name: "DQ.PEEK",
@@ -20,20 +18,16 @@ pub const SPEC: Spec = Spec {
     summary: "Shows the next pending messages by due time",
     args: 1..=4,
     kind: Kind::Messages,
-    flags: Flags::of(&[Flag::ReadOnly]),
     categories: Categories::of(&[Category::Read, Category::Payload]),
-    ..Spec::of_queue(parse)
+    ..Spec::reading(|args| {
+        Ok(Command::Peek(Peek { queue: args.queue()?, page: args.page(&["COUNT", "DECODE"])? }))
+    })
 };
 
 #[derive(Debug, PartialEq)]
 pub struct Peek {
     queue: QueueName,
     page: Page,
-}
-
-fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
-    let (queue, page) = (args.queue()?, args.page(&["COUNT", "DECODE"])?);
-    Ok(Command::Peek(Peek { queue, page }))
 }
 
 impl Peek {

@@ -14,8 +14,7 @@ use crate::broker::{Broker, Effect};
 use crate::domain::queue::QueueName;
 use crate::resp::Reply;
 
-use crate::command::args::{ArgError, Args};
-use crate::command::{Caller, Categories, Category, Command, Flag, Flags, Kind, Run, Spec, logged};
+use crate::command::{Caller, Categories, Category, Command, Kind, Run, Spec, logged};
 
 pub const SPEC: Spec = Spec {
     name: "DQ.POLL",
@@ -23,19 +22,16 @@ pub const SPEC: Spec = Spec {
     summary: "Takes pending messages in offer order, whatever their due time",
     args: 1..=3,
     kind: Kind::Messages,
-    flags: Flags::of(&[Flag::Write]),
     categories: Categories::of(&[Category::Write, Category::Payload]),
-    ..Spec::of_queue(parse)
+    ..Spec::writing(|args| {
+        Ok(Command::Poll(Poll { queue: args.queue()?, count: args.page(&["COUNT"])?.count_or(1) }))
+    })
 };
 
 #[derive(Debug, PartialEq)]
 pub struct Poll {
     queue: QueueName,
     count: usize,
-}
-
-fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
-    Ok(Command::Poll(Poll { queue: args.queue()?, count: args.page(&["COUNT"])?.count_or(1) }))
 }
 
 impl Poll {

@@ -10,10 +10,8 @@ use std::rc::Rc;
 use crate::broker::{Broker, QueueRow};
 use crate::resp::Reply;
 
-use crate::command::args::{ArgError, Args, Page};
-use crate::command::{
-    Caller, Categories, Category, Command, Flag, Flags, Group, Kind, Run, Spec, later, show,
-};
+use crate::command::args::Page;
+use crate::command::{Caller, Command, Group, Kind, Run, Spec, later, show};
 
 pub const SPEC: Spec = Spec {
     name: "DQ.QUEUES",
@@ -21,25 +19,17 @@ pub const SPEC: Spec = Spec {
     summary: "Pages through the known queues",
     args: 0..=6,
     kind: Kind::Store,
-    flags: Flags::of(&[Flag::ReadOnly]),
-    categories: Categories::of(&[Category::Read]),
     group: Group::Server,
-    ..Spec::of_queue(parse)
+    ..Spec::reading(|args| Ok(Command::Queues(Queues(args.page(&["MATCH", "CURSOR", "COUNT"])?))))
 };
 
 #[derive(Debug, PartialEq)]
-pub struct Queues {
-    page: Page,
-}
-
-fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
-    Ok(Command::Queues(Queues { page: args.page(&["MATCH", "CURSOR", "COUNT"])? }))
-}
+pub struct Queues(Page);
 
 impl Queues {
     pub fn run(self, _: &Caller, broker: &Rc<Broker>) -> Run {
-        let (cursor, count) = (self.page.cursor(), self.page.count());
-        let pattern = self.page.pattern;
+        let (cursor, count) = (self.0.cursor(), self.0.count());
+        let pattern = self.0.pattern;
         let call = async move |broker: &Broker| broker.queues(pattern, cursor, count).await;
         later(broker, call, |(next, rows)| {
             show::page(next, Reply::Array(rows.into_iter().map(row).collect()))

@@ -11,9 +11,7 @@ use crate::broker::Broker;
 use crate::domain::queue::{QueueName, Score, score_bound};
 
 use crate::command::args::{ArgError, Args, Page, bad_time};
-use crate::command::{
-    Caller, Categories, Category, Command, Flag, Flags, Kind, Run, Spec, later, show,
-};
+use crate::command::{Caller, Categories, Category, Command, Kind, Run, Spec, later, show};
 
 pub const SPEC: Spec = Spec {
     name: "DQ.RANGE",
@@ -21,9 +19,8 @@ pub const SPEC: Spec = Spec {
     summary: "Pages through the pending messages by due time",
     args: 3..=8,
     kind: Kind::Messages,
-    flags: Flags::of(&[Flag::ReadOnly]),
     categories: Categories::of(&[Category::Read, Category::Payload]),
-    ..Spec::of_queue(parse)
+    ..Spec::reading(parse)
 };
 
 #[derive(Debug, PartialEq)]

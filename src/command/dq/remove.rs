@@ -15,18 +15,14 @@ use crate::domain::queue::QueueName;
 use crate::resp::Reply;
 
 use crate::command::args::{ArgError, Args, is};
-use crate::command::{
-    Caller, Categories, Category, Command, Flag, Flags, Run, Spec, later, logged,
-};
+use crate::command::{Caller, Command, Run, Spec, later, logged};
 
 pub const SPEC: Spec = Spec {
     name: "DQ.REMOVE",
     usage: "queue payload [COUNT n] [AS encoding]",
     summary: "Removes pending messages by payload, in offer order",
     args: 2..=6,
-    flags: Flags::of(&[Flag::Write]),
-    categories: Categories::of(&[Category::Write]),
-    ..Spec::of_queue(parse)
+    ..Spec::writing(parse)
 };
 
 #[derive(Debug, PartialEq)]

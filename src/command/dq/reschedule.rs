@@ -12,7 +12,7 @@ use crate::domain::queue::{Due, MessageRef, QueueName};
 use crate::resp::Reply;
 
 use crate::command::args::{ArgError, Args};
-use crate::command::{Caller, Categories, Category, Command, Flag, Flags, Run, Spec, later};
+use crate::command::{Caller, Command, Flag, Flags, Run, Spec, later};
 
 pub const SPEC: Spec = Spec {
     name: "DQ.RESCHEDULE",
@@ -20,8 +20,7 @@ pub const SPEC: Spec = Spec {
     summary: "Gives a pending message another due time",
     args: 3..=4,
     flags: Flags::of(&[Flag::Write, Flag::Fast]),
-    categories: Categories::of(&[Category::Write]),
-    ..Spec::of_queue(parse)
+    ..Spec::writing(parse)
 };
 
 #[derive(Debug, PartialEq)]

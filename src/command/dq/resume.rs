@@ -11,7 +11,6 @@ use std::rc::Rc;
 use crate::broker::{Broker, Effect};
 use crate::resp::Reply;
 
-use crate::command::args::{ArgError, Args};
 use crate::command::dq::pause::{Target, target};
 use crate::command::{Caller, Categories, Category, Command, Flag, Flags, Run, Spec, logged};
 
@@ -22,25 +21,19 @@ pub const SPEC: Spec = Spec {
     flags: Flags::of(&[Flag::Write, Flag::Fast]),
     categories: Categories::of(&[Category::Admin]),
     words: &[("ALL", Categories::of(&[Category::Dangerous]))],
-    ..Spec::of_queue(parse)
+    ..Spec::of_queue(|args| Ok(Command::Resume(Resume(target(args)?))))
 };
 
 #[derive(Debug, PartialEq)]
-pub struct Resume {
-    target: Target,
-}
-
-fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
-    Ok(Command::Resume(Resume { target: target(args)? }))
-}
+pub struct Resume(Target);
 
 impl Resume {
     pub fn run(self, caller: &Caller, broker: &Rc<Broker>) -> Run {
         logged(
             caller,
             broker,
-            (SPEC.name, self.target.name()),
-            async move |broker| match self.target {
+            (SPEC.name, self.0.name()),
+            async move |broker| match self.0 {
                 Target::All => broker.resume_all().await,
                 Target::One(queue) => broker.queue(&queue).resume().await,
             },
@@ -58,8 +51,8 @@ mod tests {
     #[test]
     fn parse() {
         check(&[
-            ("DQ.RESUME q", Ok(Command::Resume(Resume { target: Target::One(queue("q")) }))),
-            ("dq.resume All", Ok(Command::Resume(Resume { target: Target::All }))),
+            ("DQ.RESUME q", Ok(Command::Resume(Resume(Target::One(queue("q")))))),
+            ("dq.resume All", Ok(Command::Resume(Resume(Target::All)))),
         ]);
     }
 }

@@ -9,28 +9,20 @@ use crate::broker::Broker;
 use crate::domain::queue::QueueName;
 use crate::resp::Reply;
 
-use crate::command::args::{ArgError, Args};
-use crate::command::{Caller, Categories, Category, Command, Flag, Flags, Run, Spec, later};
+use crate::command::{Caller, Command, Flag, Flags, Run, Spec, later};
 
 pub const SPEC: Spec = Spec {
     name: "DQ.SIZE",
     summary: "Counts the pending messages",
     flags: Flags::of(&[Flag::ReadOnly, Flag::Fast]),
-    categories: Categories::of(&[Category::Read]),
-    ..Spec::of_queue(parse)
+    ..Spec::reading(|args| Ok(Command::Size(Size(args.queue()?))))
 };
 
 #[derive(Debug, PartialEq)]
-pub struct Size {
-    queue: QueueName,
-}
-
-fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
-    Ok(Command::Size(Size { queue: args.queue()? }))
-}
+pub struct Size(QueueName);
 
 impl Size {
     pub fn run(self, _: &Caller, broker: &Rc<Broker>) -> Run {
-        later(broker, async move |broker| broker.queue(&self.queue).size().await, Reply::count)
+        later(broker, async move |broker| broker.queue(&self.0).size().await, Reply::count)
     }
 }

@@ -80,7 +80,7 @@ pub fn refused(session: &Session, broker: &Rc<Broker>, error: ArgError) -> Run {
         return Run::Ready(reply);
     }
     let client = &session.caller.client.addr;
-    broker.metrics.wrong_password();
+    broker.metrics.wrong_passwords.of([]).increment(1);
     tracing::warn!(client, "a client gave a wrong password");
     match broker.guesses.failed(client, Instant::now()) {
         Answer::Now => Run::Ready(reply),

@@ -12,17 +12,18 @@ use crate::resp::Reply;
 
 use crate::command::args::{ArgError, Args};
 use crate::command::spec::OPEN;
-use crate::command::{Command, Flag, Flags, Group, Run, Session, Spec};
+use crate::command::{Command, Flag, Flags, Group, Parse, Run, Session, Spec};
 
 const fn spec(name: &'static str, summary: &'static str) -> Spec {
     let flags = Flags::of(&[Flag::Loading, Flag::Stale, Flag::Fast]);
+    let quit: Parse = |_| Ok(Command::Basic(Basic::Quit));
     Spec { name, summary, args: 0..=0, flags, ..Spec::local(Group::Connection, quit) }
 }
 
 pub const PING: Spec = Spec {
     usage: "[message]",
     args: 0..=1,
-    parse: ping,
+    parse: |args| Ok(Command::Basic(Basic::Ping(args.option().map(Bytes::copy_from_slice)))),
     ..spec("PING", "Returns PONG, or the message")
 };
 
@@ -33,7 +34,7 @@ pub const QUIT: Spec = Spec { flags: OPEN, ..spec("QUIT", "Closes the connection
 
 pub const RESET: Spec = Spec {
     flags: OPEN,
-    parse: reset,
+    parse: |_| Ok(Command::Basic(Basic::Reset)),
     ..spec("RESET", "Resets the connection to its initial state")
 };
 
@@ -53,20 +54,8 @@ pub enum Basic {
     Select,
 }
 
-fn ping<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
-    Ok(Command::Basic(Basic::Ping(args.option().map(Bytes::copy_from_slice))))
-}
-
 fn echo<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
     Ok(Command::Basic(Basic::Echo(Bytes::copy_from_slice(args.value()?))))
-}
-
-fn quit<'a>(_: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
-    Ok(Command::Basic(Basic::Quit))
-}
-
-fn reset<'a>(_: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
-    Ok(Command::Basic(Basic::Reset))
 }
 
 fn select<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {

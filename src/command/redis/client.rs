@@ -13,7 +13,7 @@ use bytes::Bytes;
 use crate::broker::Broker;
 use crate::domain::queue::Shown;
 use crate::peers::registry;
-use crate::resp::{Protocol, Reply};
+use crate::resp::Reply;
 
 use crate::command::args::{ArgError, Args, integer, is};
 use crate::command::session::ReplyMode;
@@ -67,40 +67,33 @@ pub struct Filter {
 fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
     let raw = args.value()?;
     let word = raw.to_ascii_uppercase();
-    let exactly = |args: &Args<'_, '_>, count: usize| match args.left() == count {
-        true => Ok(()),
-        false => Err(ArgError::plain(format_args!(
-            "wrong number of arguments for 'client|{}' command",
-            raw.to_ascii_lowercase().escape_ascii()
-        ))),
+    // How many arguments follow; the other words look themselves.
+    let count = match word.as_slice() {
+        b"ID" | b"INFO" | b"GETNAME" => Some(0),
+        b"SETNAME" | b"REPLY" | b"NO-EVICT" | b"NO-TOUCH" => Some(1),
+        b"SETINFO" => Some(2),
+        _ => None,
     };
-    let plain = |args: &Args<'_, '_>, command: Client| exactly(args, 0).map(|()| command);
+    if count.is_some_and(|count| args.left() != count) {
+        let name = raw.to_ascii_lowercase();
+        let text =
+            format_args!("wrong number of arguments for 'client|{}' command", name.escape_ascii());
+        return Err(ArgError::plain(text));
+    }
     Ok(Command::Client(match word.as_slice() {
-        b"ID" => plain(args, Client::Id)?,
-        b"INFO" => plain(args, Client::Info)?,
-        b"GETNAME" => plain(args, Client::GetName)?,
-        b"SETNAME" => {
-            exactly(args, 1)?;
-            Client::SetName(name_argument(args.value()?)?)
-        }
-        b"SETINFO" => {
-            exactly(args, 2)?;
-            set_info(args.value()?, args.value()?)?
-        }
+        b"ID" => Client::Id,
+        b"INFO" => Client::Info,
+        b"GETNAME" => Client::GetName,
+        b"SETNAME" => Client::SetName(name_argument(args.value()?)?),
+        b"SETINFO" => set_info(args.value()?, args.value()?)?,
         b"LIST" => Client::List(list(args)?),
         b"KILL" if args.left() == 1 => Client::KillOne(Bytes::copy_from_slice(args.value()?)),
         b"KILL" => Client::Kill(filter(args)?),
-        b"REPLY" => {
-            exactly(args, 1)?;
-            Client::Reply(reply_mode(args)?)
-        }
-        b"NO-EVICT" | b"NO-TOUCH" => {
-            exactly(args, 1)?;
-            if !args.takes("ON") && !args.takes("OFF") {
-                return Err(ArgError::plain("syntax error"));
-            }
-            Client::Accept
-        }
+        b"REPLY" => Client::Reply(reply_mode(args)?),
+        b"NO-EVICT" | b"NO-TOUCH" => match args.takes("ON") || args.takes("OFF") {
+            true => Client::Accept,
+            false => return Err(ArgError::plain("syntax error")),
+        },
         b"TRACKING" => {
             tracking(args)?;
             Client::Accept
@@ -305,21 +298,18 @@ fn line(client: &registry::Client) -> String {
     let text = |value: &Bytes| String::from_utf8_lossy(value).into_owned();
     let seconds = |since: Instant| since.elapsed().as_secs();
     let mut line = format!("id={} addr={} laddr={}", client.id, client.addr, client.laddr);
-    let protocol = match about.protocol {
-        Protocol::Resp2 => 2,
-        Protocol::Resp3 => 3,
-    };
     // Writing to a string cannot fail.
     let _ = write!(
         line,
         " name={} age={} idle={} flags={} db=0 sub=0 psub=0 ssub=0 multi={} cmd={} user=default \
-         redir=-1 resp={protocol} lib-name={} lib-ver={}",
+         redir=-1 resp={} lib-name={} lib-ver={}",
         text(&about.name),
         seconds(client.created),
         seconds(client.active.get()),
         if about.queued.is_some() { 'x' } else { 'N' },
         about.queued.map_or(-1, |queued| queued as i64),
-        about.last_command.to_ascii_lowercase(),
+        about.last_command.unwrap_or("null").to_ascii_lowercase(),
+        about.protocol as u8,
         text(&about.lib_name),
         text(&about.lib_ver),
     );

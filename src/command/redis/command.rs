@@ -68,9 +68,7 @@ fn filter(args: &mut Args<'_, '_>) -> Result<Option<Bytes>, ArgError> {
 
 fn key(args: &mut Args<'_, '_>) -> Result<Introspect, ArgError> {
     let name = args.value()?;
-    let Some(spec) = listed().find(|spec| is(name, spec.name)) else {
-        return Err(ArgError::plain("Invalid command specified"));
-    };
+    let spec = find(name).ok_or_else(|| ArgError::plain("Invalid command specified"))?;
     let rest = args.rest();
     if !spec.args.contains(&rest.len()) {
         return Err(ArgError::plain("Invalid number of arguments specified for command"));
@@ -166,29 +164,16 @@ fn described(spec: &Spec) -> Reply {
 fn key_spec(spec: &Spec) -> Reply {
     let access = if spec.flags.has(Flag::Write) { ["RW", "access"] } else { ["RO", "access"] };
     let access = access.iter().map(|flag| Reply::Simple((*flag).into())).collect();
+    let first = Reply::map([("index", Reply::Integer(1))]);
+    let alone = Reply::map([
+        ("lastkey", Reply::Integer(0)),
+        ("keystep", Reply::Integer(1)),
+        ("limit", Reply::Integer(0)),
+    ]);
     Reply::map([
         ("flags", Reply::Array(access)),
-        (
-            "begin_search",
-            Reply::map([
-                ("type", "index".into()),
-                ("spec", Reply::map([("index", Reply::Integer(1))])),
-            ]),
-        ),
-        (
-            "find_keys",
-            Reply::map([
-                ("type", "range".into()),
-                (
-                    "spec",
-                    Reply::map([
-                        ("lastkey", Reply::Integer(0)),
-                        ("keystep", Reply::Integer(1)),
-                        ("limit", Reply::Integer(0)),
-                    ]),
-                ),
-            ]),
-        ),
+        ("begin_search", Reply::map([("type", "index".into()), ("spec", first)])),
+        ("find_keys", Reply::map([("type", "range".into()), ("spec", alone)])),
     ])
 }
 

@@ -9,11 +9,12 @@ use std::rc::Rc;
 use bytes::Bytes;
 
 use crate::broker::Broker;
+use crate::config::shown;
 use crate::domain::glob;
 use crate::domain::queue::Shown;
 use crate::resp::Reply;
 
-use crate::command::args::{ArgError, Args};
+use crate::command::args::{ArgError, Args, is};
 use crate::command::{Caller, Categories, Category, Command, Flag, Flags, Group, MANY, Run, Spec};
 
 pub const SPEC: Spec = Spec {
@@ -41,8 +42,7 @@ fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
         return Ok(Command::Config(Config { patterns }));
     }
     let word = args.value()?;
-    let known =
-        ["SET", "REWRITE", "RESETSTAT"].iter().any(|known| crate::command::args::is(word, known));
+    let known = ["SET", "REWRITE", "RESETSTAT"].iter().any(|known| is(word, known));
     let word = Shown(word);
     Err(match known {
         true => ArgError::plain(format_args!(
@@ -55,10 +55,7 @@ fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
 impl Config {
     pub fn run(self, _: &Caller, broker: &Rc<Broker>) -> Run {
         let (config, info) = (broker.config(), broker.server_info());
-        let own = config.settings.iter().map(|(name, value)| {
-            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            (name.clone(), value)
-        });
+        let own = config.settings.iter().map(|(name, value)| (name.clone(), shown(value)));
         let of_redis = [
             // redis-benchmark asks for these two, StackExchange.Redis for the next three.
             ("save", String::new()),

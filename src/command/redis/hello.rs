@@ -90,14 +90,10 @@ impl Hello<'_> {
             session.caller.client.about.borrow_mut().name = name;
         }
         session.speak(self.protocol.unwrap_or(session.caller.protocol));
-        let version = match session.caller.protocol {
-            Protocol::Resp2 => 2,
-            Protocol::Resp3 => 3,
-        };
         Ok(Reply::map([
             ("server", "redis".into()),
             ("version", REDIS_VERSION.into()),
-            ("proto", Reply::Integer(version)),
+            ("proto", Reply::Integer(session.caller.protocol as i64)),
             ("id", Reply::count(session.caller.client.id)),
             ("mode", "standalone".into()),
             ("role", "master".into()),

@@ -15,7 +15,7 @@ use crate::broker::{Broker, Ticket};
 use crate::domain::queue::{Due, NameMode};
 use crate::resp::Reply;
 
-use crate::command::args::{ArgError, Args, Rules};
+use crate::command::args::{ArgError, Rules};
 use crate::command::redis::basic::Basic;
 use crate::command::{
     Command, CommandIndex, Flag, Flags, Group, Kind, ReplyForm, Run, Session, Spec,
@@ -37,15 +37,20 @@ const fn spec(name: &'static str, summary: &'static str, parse: crate::command::
     }
 }
 
-pub const MULTI: Spec = spec("MULTI", "Starts a transaction of offers", multi);
+pub const MULTI: Spec =
+    spec("MULTI", "Starts a transaction of offers", |_| Ok(Command::Multi(Multi::Begin)));
 
 pub const EXEC: Spec = Spec {
     kind: Kind::Offer,
     flags: Flags::of(&[Flag::NoScript, Flag::Loading, Flag::Stale]),
-    ..spec("EXEC", "Stores the offers queued since MULTI, in one call", exec)
+    ..spec("EXEC", "Stores the offers queued since MULTI, in one call", |_| {
+        Ok(Command::Multi(Multi::Exec))
+    })
 };
 
-pub const DISCARD: Spec = spec("DISCARD", "Discards the offers queued since MULTI", discard);
+pub const DISCARD: Spec = spec("DISCARD", "Discards the offers queued since MULTI", |_| {
+    Ok(Command::Multi(Multi::Discard))
+});
 
 const NOT_INSIDE: &str = "Command not allowed inside a transaction: a delay broker queues \
                           DQ.OFFER, DQ.MOFFER, PING and ECHO";
@@ -57,18 +62,6 @@ pub enum Multi {
     Begin,
     Exec,
     Discard,
-}
-
-fn multi<'a>(_: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
-    Ok(Command::Multi(Multi::Begin))
-}
-
-fn exec<'a>(_: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
-    Ok(Command::Multi(Multi::Exec))
-}
-
-fn discard<'a>(_: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
-    Ok(Command::Multi(Multi::Discard))
 }
 
 /// The commands that a client queued since MULTI.

@@ -17,23 +17,23 @@ const fn spec(name: &'static str, parse: crate::command::Parse) -> Spec {
     Spec { name, flags: Flags::NONE, ..Spec::local(Group::Refused, parse) }
 }
 
-pub const CLUSTER: Spec = spec("CLUSTER", cluster);
-pub const READONLY: Spec = spec("READONLY", cluster);
-pub const READWRITE: Spec = spec("READWRITE", cluster);
-pub const ASKING: Spec = spec("ASKING", cluster);
-pub const SENTINEL: Spec = spec("SENTINEL", sentinel);
-pub const WATCH: Spec = spec("WATCH", watch);
-pub const UNWATCH: Spec = spec("UNWATCH", watch);
-pub const SUBSCRIBE: Spec = spec("SUBSCRIBE", subscription);
-pub const UNSUBSCRIBE: Spec = spec("UNSUBSCRIBE", subscription);
-pub const PSUBSCRIBE: Spec = spec("PSUBSCRIBE", subscription);
-pub const PUNSUBSCRIBE: Spec = spec("PUNSUBSCRIBE", subscription);
-pub const SSUBSCRIBE: Spec = spec("SSUBSCRIBE", subscription);
-pub const SUNSUBSCRIBE: Spec = spec("SUNSUBSCRIBE", subscription);
-pub const PUBLISH: Spec = spec("PUBLISH", subscription);
-pub const SPUBLISH: Spec = spec("SPUBLISH", subscription);
-pub const POST: Spec = Spec { flags: OPEN, ..spec("POST", http) };
-pub const HOST: Spec = Spec { flags: OPEN, ..spec("HOST:", http) };
+pub const CLUSTER: Spec = spec("CLUSTER", |args| Refused::Cluster.told(args));
+pub const READONLY: Spec = spec("READONLY", |args| Refused::Cluster.told(args));
+pub const READWRITE: Spec = spec("READWRITE", |args| Refused::Cluster.told(args));
+pub const ASKING: Spec = spec("ASKING", |args| Refused::Cluster.told(args));
+pub const SENTINEL: Spec = spec("SENTINEL", |args| Refused::Sentinel.told(args));
+pub const WATCH: Spec = spec("WATCH", |args| Refused::Watch.told(args));
+pub const UNWATCH: Spec = spec("UNWATCH", |args| Refused::Watch.told(args));
+pub const SUBSCRIBE: Spec = spec("SUBSCRIBE", |args| Refused::Subscription.told(args));
+pub const UNSUBSCRIBE: Spec = spec("UNSUBSCRIBE", |args| Refused::Subscription.told(args));
+pub const PSUBSCRIBE: Spec = spec("PSUBSCRIBE", |args| Refused::Subscription.told(args));
+pub const PUNSUBSCRIBE: Spec = spec("PUNSUBSCRIBE", |args| Refused::Subscription.told(args));
+pub const SSUBSCRIBE: Spec = spec("SSUBSCRIBE", |args| Refused::Subscription.told(args));
+pub const SUNSUBSCRIBE: Spec = spec("SUNSUBSCRIBE", |args| Refused::Subscription.told(args));
+pub const PUBLISH: Spec = spec("PUBLISH", |args| Refused::Subscription.told(args));
+pub const SPUBLISH: Spec = spec("SPUBLISH", |args| Refused::Subscription.told(args));
+pub const POST: Spec = Spec { flags: OPEN, ..spec("POST", |args| Refused::Http.told(args)) };
+pub const HOST: Spec = Spec { flags: OPEN, ..spec("HOST:", |args| Refused::Http.told(args)) };
 
 #[derive(Debug, PartialEq)]
 pub enum Refused {
@@ -44,32 +44,13 @@ pub enum Refused {
     Http,
 }
 
-fn cluster<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
-    args.rest();
-    Ok(Command::Refused(Refused::Cluster))
-}
-
-fn sentinel<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
-    args.rest();
-    Ok(Command::Refused(Refused::Sentinel))
-}
-
-fn watch<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
-    args.rest();
-    Ok(Command::Refused(Refused::Watch))
-}
-
-fn subscription<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
-    args.rest();
-    Ok(Command::Refused(Refused::Subscription))
-}
-
-fn http<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
-    args.rest();
-    Ok(Command::Refused(Refused::Http))
-}
-
 impl Refused {
+    /// Whatever the arguments are.
+    fn told<'a>(self, args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
+        args.rest();
+        Ok(Command::Refused(self))
+    }
+
     pub fn run(self, _: &Caller, _: &Rc<Broker>) -> Run {
         let reply = Reply::from(ArgError::plain(self.why()));
         match self {

@@ -7,7 +7,6 @@ use std::rc::Rc;
 use crate::broker::Broker;
 use crate::resp::Reply;
 
-use crate::command::args::{ArgError, Args};
 use crate::command::{Caller, Command, Flag, Flags, Group, Kind, Run, Spec, later};
 
 pub const SPEC: Spec = Spec {
@@ -16,15 +15,11 @@ pub const SPEC: Spec = Spec {
     args: 0..=0,
     kind: Kind::Store,
     flags: Flags::of(&[Flag::Loading, Flag::Stale, Flag::Fast]),
-    ..Spec::local(Group::Server, parse)
+    ..Spec::local(Group::Server, |_| Ok(Command::Time(Time)))
 };
 
 #[derive(Debug, PartialEq)]
 pub struct Time;
-
-fn parse<'a>(_: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
-    Ok(Command::Time(Time))
-}
 
 impl Time {
     pub fn run(self, _: &Caller, broker: &Rc<Broker>) -> Run {

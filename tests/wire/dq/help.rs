@@ -1,7 +1,8 @@
 //! `DQ.HELP`: lists the commands; its examples are true.
 
 use crate::peer::{Place, shared};
-use delay_broker::command::examples::{Before, EXAMPLES, PENDING};
+use delay_broker::command::TABLE;
+use delay_broker::command::examples::{PENDING, example};
 use regex::Regex;
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -30,6 +31,7 @@ fn help() {
 #[test]
 fn examples_are_true() {
     let place = Place::spawn(&[]);
+    let mut backing = place.backing();
     let address = place.broker.address();
     let port = address.rsplit(':').next().unwrap();
     let types = |line: &str| -> String {
@@ -46,18 +48,19 @@ fn examples_are_true() {
     };
     let id = Regex::new("[0-9]{13}-[0-9a-f]{16}").unwrap();
     let plain = |text: &str| id.replace_all(text, "<id>").into_owned();
-    for example in &EXAMPLES {
-        if example.before == Before::Pending {
-            assert!(id.is_match(&types(PENDING)), "{}", example.call);
-        }
-        let (shown, wanted) = (plain(&types(example.call)), plain(example.reply));
+    for spec in TABLE.iter().filter(|spec| spec.name.starts_with("DQ.")) {
+        assert!(id.is_match(&types(PENDING)), "{spec:?}");
+        let (call, reply) = example(spec.name).unwrap();
+        let (shown, wanted) = (plain(&types(call)), plain(reply));
         let mut shown = shown.trim_end().lines();
         for line in wanted.lines().take_while(|line| *line != "...") {
-            assert_eq!(shown.next().map(str::trim_end), Some(line), "{}", example.call);
+            assert_eq!(shown.next().map(str::trim_end), Some(line), "{call}");
         }
         let rest: Vec<&str> = shown.collect();
-        assert_eq!(rest.is_empty(), !wanted.ends_with("..."), "{}", example.call);
+        assert_eq!(rest.is_empty(), !wanted.ends_with("..."), "{call}");
         types("DQ.CLEAR orders");
         types("DQ.RESUME orders");
+        // DQ.FIRE put the message there.
+        backing.call(&["DEL", "orders"]).unwrap();
     }
 }
