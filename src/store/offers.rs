@@ -228,14 +228,17 @@ impl Offers {
         }))
     }
 
-    /// Sends what is open if a lane is free for it; called once after each read of a connection and
-    /// after each answer.
-    pub fn flush(self: &Rc<Self>) {
+    /// Sends what is open if a lane is free for it, which it says; called once after each read of a
+    /// connection and after each answer.
+    pub fn flush(self: &Rc<Self>) -> bool {
+        let mut sends = false;
         for node in self.store.router.nodes() {
             if let Some(lane) = node.batches.lane(self.limits.second_call_from) {
                 tokio::task::spawn_local(send(self.clone(), node.clone(), lane));
+                sends = true;
             }
         }
+        sends
     }
 
     /// Waits until everything that was pushed has its outcome.
@@ -264,6 +267,11 @@ async fn send(offers: Rc<Offers>, node: Rc<Node>, lane: usize) {
         Some(why) => vec![Outcome::Failed(StoreError::Unavailable(why)); groups.len()],
         None => offers.store(&node, lane, &mut groups, &place).await,
     };
+    // Redis has its next call before the clients have their replies: it works meanwhile.
+    node.batches.sent(lane);
+    if offers.flush() {
+        tokio::task::yield_now().await;
+    }
     for (group, outcome) in groups.iter_mut().zip(&outcomes) {
         // The payloads are Redis's now.
         group.forget_payloads();
@@ -274,8 +282,6 @@ async fn send(offers: Rc<Offers>, node: Rc<Node>, lane: usize) {
         }
     }
     batch.finish(groups, outcomes);
-    node.batches.sent(lane);
-    offers.flush();
 }
 
 /// How often a message whose id is taken gets another one.
