@@ -227,8 +227,9 @@ function List.take_off(list, length, places)
 end
 
 -- Takes one copy of each member off the list by LREM, from the end to which its id is nearer, or
--- from `end_of_it` if that is known. Returns the cost, roughly; 0 if the list is short.
-function List.remove_each(list, members, end_of_it)
+-- from `side`, 'front' or 'back', if that is known. Returns the cost, roughly; 0 if the list is
+-- short.
+function List.remove_each(list, members, side)
   local length = redis.call('LLEN', list)
   local base, last
   if #members > 0 and length >= List.long then
@@ -237,7 +238,7 @@ function List.remove_each(list, members, end_of_it)
   end
   for i = 1, #members do
     local mine = last and ordinal(members[i], base)
-    local near_tail = end_of_it == 'back' or (not end_of_it and mine and last - mine < mine)
+    local near_tail = side == 'back' or (not side and mine and last - mine < mine)
     redis.call('LREM', list, near_tail and -1 or 1, members[i])
   end
   return length < List.long and 0 or #members * length / 2
