@@ -1,5 +1,6 @@
 -- Which entries of the order list leave it with the members that a transfer takes, and how.
--- Keeps: a plan may take fewer members than are due; it writes nothing but the note of a pass.
+-- Keeps: a plan may take fewer members than are due; it writes nothing but the notes of a pass and
+-- of a search.
 
 local halved_from = 500000 -- elements: a longer list is searched in halves
 
@@ -145,9 +146,9 @@ local function find_others(plan)
     missing = {}
   elseif missed > 0 and length > halved_from then
     local before = number_of[missing[1]] - 1
-    if before == 0 then plan.end_of_it = seek(plan, missing[1]) end
-    if not plan.end_of_it then keep = before end
-    if plan.end_of_it ~= 'front' and plan.end_of_it ~= 'back' then missing = {} end
+    if before == 0 then plan.side = seek(plan, missing[1]) end
+    if not plan.side then keep = before end
+    if plan.side ~= 'front' and plan.side ~= 'back' then missing = {} end
   end
   for i = 1, #others do
     local at, number = places[others[i]], number_of[others[i]]
@@ -202,6 +203,6 @@ function Leave.take_off(plan)
     local walked, for_all = List.take_off(list, plan.length, plan.off)
     plan.passed, plan.shared = plan.passed + walked, plan.shared + for_all
   end
-  plan.passed = plan.passed + List.remove_each(list, plan.missing, plan.end_of_it)
+  plan.passed = plan.passed + List.remove_each(list, plan.missing, plan.side)
   if plan.run > 0 then redis.call('LTRIM', list, plan.run, -1) end
 end

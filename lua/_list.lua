@@ -5,7 +5,7 @@
 -- Costs are counted in elements that LREM passes. LREM compares an element in 20 to 25 ns and
 -- copies none: 10 to 20 ms to the middle of a million. LINDEX, LSET and LRANGE skip whole nodes: 18
 -- us there, and 180 us if the nodes lie scattered in memory. An element that is read into Lua costs
--- 0.4 us, and a MiB of them 1 to 3 ms, so the list is read in small pages, which are larger where
+-- 0.4 us, and a MiB of them 1 to 6 ms, so the list is read in small pages, which are larger where
 -- the walk to each is long, and large elements are read one by one.
 
 List.struck = 'delay_broker: struck out' -- no member: no format has this length
@@ -13,7 +13,7 @@ List.long = 1000 -- elements: in a shorter list LREM is cheaper than a search
 List.reading_max = 400000 -- cost of what is read at a time: 10 ms
 List.marking = 100 -- cost of marking an element
 List.page_max = 16 -- elements: how large they are is known only afterwards
-local far_page_max = 256 -- the same, where the walk to a page is long
+local far_page_max = 256 -- the same, where the walk to a page is long: its farthest is looked at
 
 -- The cost of reading so many elements with so many bytes.
 function List.reading(count, bytes)
@@ -28,6 +28,14 @@ function List.each(list, first, last, back, most, seen)
   local size, cost, length = 4, 0, redis.call('LLEN', list)
   while first <= last and cost < most do
     size = math.min(size, last - first + 1)
+    -- A run of large elements may begin behind small ones, so a large page is read only if the
+    -- element at its far end allows that size too.
+    if size > List.page_max then
+      local at = back and last - size + 1 or first + size - 1
+      local its = #(redis.call('LINDEX', list, at) or '')
+      cost = cost + List.reading(1, its) + List.reach(at, length)
+      size = math.max(1, math.min(size, math.floor(65536 / its)))
+    end
     local from = back and last - size + 1 or first
     local page = redis.call('LRANGE', list, from, from + size - 1)
     if #page == 0 then return first, first - 1, cost end
@@ -227,8 +235,9 @@ function List.take_off(list, length, places)
 end
 
 -- Takes one copy of each member off the list by LREM, from the end to which its id is nearer, or
--- from `end_of_it` if that is known. Returns the cost, roughly; 0 if the list is short.
-function List.remove_each(list, members, end_of_it)
+-- from `side`, 'front' or 'back', if that is known. Returns the cost, roughly; 0 if the list is
+-- short.
+function List.remove_each(list, members, side)
   local length = redis.call('LLEN', list)
   local base, last
   if #members > 0 and length >= List.long then
@@ -237,7 +246,7 @@ function List.remove_each(list, members, end_of_it)
   end
   for i = 1, #members do
     local mine = last and ordinal(members[i], base)
-    local near_tail = end_of_it == 'back' or (not end_of_it and mine and last - mine < mine)
+    local near_tail = side == 'back' or (not side and mine and last - mine < mine)
     redis.call('LREM', list, near_tail and -1 or 1, members[i])
   end
   return length < List.long and 0 or #members * length / 2

@@ -4,6 +4,10 @@
 -- no other entry past it; entries that others append meanwhile are looked at before each delivery.
 
 local part_max = 400000 -- cost of one script, see _list.lua: 10 ms
+-- Cost of reading that each part may make, although the first members and the walk to its place may
+-- use all of `part_max`: with less, most of a script over a long list would not go to the reading,
+-- and messages would become due faster than passes serve them.
+local reading_min = 0.375 * part_max
 Pass.due_max = 6000 -- messages of one pass; more if they share the score of the last one
 local appended_max = 10000 -- elements that are looked at in one script
 local marker_size = 24 -- bytes of a member that tell it from others: its id and more
@@ -98,9 +102,9 @@ local function first_members(timeout, count)
 end
 
 -- The cost of a whole pass over a list whose reading costs `all`: each part also walks to its
--- place.
+-- place, a quarter of the list on average.
 function Pass.cost(length, all)
-  return all * part_max / math.max(part_max - length / 4, part_max / 4)
+  return all * part_max / math.max(part_max - length / 4, reading_min)
 end
 
 -- Makes one part of the pass, from the entry before `from` towards the front; those behind were
@@ -109,7 +113,7 @@ local function pass_on(timeout, list, record, score, count, from)
   local length, off = redis.call('LLEN', list), {}
   from = math.min(from, length)
   local members, cost = first_members(timeout, count)
-  local most = math.max(part_max - cost - math.min(from, length - from), 0.375 * part_max)
+  local most = math.max(part_max - cost - math.min(from, length - from), reading_min)
   local _, last, reading_cost = List.each(list, 0, from - 1, true, most, function(element, at)
     local its_cost = 0
     local leaves = members and members[element]

@@ -279,8 +279,8 @@ fn a_transfer_that_arrives_late_moves_nothing() {
     let url = format!("redis://{}/0", proxy.address());
     let mut broker = Broker::spawn(&url, &[("redis.call_timeout_ms", "300")]);
     let mut redis = own.client(0);
-    let id = offer(&mut broker.client(), &["late", "500", "m"]);
     proxy.break_next(&[TRANSFER.sha(), "late"], Break::Late);
+    let id = offer(&mut broker.client(), &["late", "500", "m"]);
     eventually("it is held", || (proxy.broken() == 1).then_some(()));
     broker.signal("KILL");
     broker.wait(SOON);

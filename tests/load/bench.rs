@@ -1,11 +1,11 @@
 //! The load tool: what the broker costs and how late it is, measured from outside.
 //!
 //! `cargo bench --bench load -- [--quick] [row ...]` starts a Redis and a broker of its own for
-//! each row, prints a table and writes `load.json` into the target directory, which keeps the rows
-//! of earlier runs of the same kind until they are run again. Where a row has another side, the
-//! two are measured in turns: Redisson's own script, called directly on Redis, or Redisson itself
-//! in a JVM. It knows neither the broker's code nor its metrics: only its ports, Redis and the
-//! clock of this machine.
+//! each row, prints a table and writes `load.json` into the target directory, or `load-quick.json`,
+//! which keeps the rows of earlier runs of the same kind until they are run again. Where a row has
+//! another side, the two are measured in turns: Redisson's own script, called directly on Redis, or
+//! Redisson itself in a JVM. It knows neither the broker's code nor its metrics: only its ports,
+//! Redis and the clock of this machine.
 //! Keeps: a figure never fails a run, whatever it shows, but where `hostile` is far beyond its
 //! bounds; a message that is early, lost or doubled does (exit code 1), and so does a row that
 //! could not be measured.
@@ -188,7 +188,8 @@ fn options() -> Outcome<Option<Options>> {
 
 /// Whether all rows were measured and no promise broken.
 fn work(options: &Options) -> Outcome<bool> {
-    let (run, good) = if options.last { (Run::last()?, true) } else { measure(options)? };
+    let (run, good) =
+        if options.last { (Run::last(options.scale)?, true) } else { measure(options)? };
     if options.markdown {
         println!("{}", report::page(&run).trim_end());
     }
@@ -275,7 +276,7 @@ fn usage() -> String {
     }
     text += "Options:\n  \
         --quick       seconds instead of minutes, and figures that only show that it works\n  \
-        --last        runs nothing: shows what load.json has of the last run\n  \
+        --last        runs nothing: shows the last run, with --quick the last quick one\n  \
         --markdown    prints what docs/performance.md says of it\n  \
         --plots DIR   draws the plots of that page into DIR, as SVG, with their figures\n  \
         --docs        writes table and plots of that page in place, with day, commit, versions";

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::figures::{Measure, Row, percentile};
 use crate::messages::{EVER, HOUR_MS, Message, Receipt, judge, now_us, spread};
-use crate::producer::Producer;
+use crate::producer::{Producer, before_due};
 use crate::servers::SlowLog;
 use crate::sides::{Scene, Side, in_turns};
 use crate::support::redis::Redis;
@@ -96,12 +96,7 @@ struct Drained {
 
 fn run(shape: &Shape) -> Outcome<Row> {
     let mut turns = in_turns(shape.ours, shape.rounds, shape.redisson, |side| {
-        for patience in [2, 6, 20] {
-            if let Some(drained) = attempt(side, shape, patience)? {
-                return Ok(drained);
-            }
-        }
-        Err("the first were due before all were offered".into())
+        before_due([2, 6, 20], |patience| attempt(side, shape, patience))
     })?;
     let mut row = turns.row(|drained| std::mem::take(&mut drained.faults));
     let both = |name: &str, of: &dyn Fn(&Drained) -> f64| {

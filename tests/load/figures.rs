@@ -1,4 +1,5 @@
-//! What rows found, and the file that keeps it: `load.json` in the target directory.
+//! What rows found, and the file that keeps it: `load.json` in the target directory, of quick runs
+//! `load-quick.json`, so that these cost no figures.
 //!
 //! Knows no row. Keeps: a figure is the median of its rounds, a ratio is that of two medians,
 //! and the rounds themselves are in the file.
@@ -158,12 +159,12 @@ impl Run {
         };
         let kind = |run: &Run| (run.quick, run.debug_build, run.cpus, run.machine.clone());
         // A file of another form, or none, is no loss.
-        let last = Run::last().ok().filter(|last| kind(last) == kind(&run));
+        let last = Run::last(scale).ok().filter(|last| kind(last) == kind(&run));
         last.unwrap_or(run)
     }
 
-    pub fn last() -> Outcome<Self> {
-        Run::read(&path()?)
+    pub fn last(scale: Scale) -> Outcome<Self> {
+        Run::read(&path(scale == Scale::Quick)?)
     }
 
     pub fn read(path: &Path) -> Outcome<Self> {
@@ -188,7 +189,7 @@ impl Run {
         self.rows.retain(|earlier| earlier.row != row.row && place(earlier).is_some());
         self.rows.push(row);
         self.rows.sort_by_key(place);
-        let path = path()?;
+        let path = path(self.quick)?;
         self.write(&path)?;
         Ok(path)
     }
@@ -241,7 +242,8 @@ pub fn redis() -> String {
 }
 
 /// Cargo names only a directory inside the target directory.
-fn path() -> Outcome<PathBuf> {
+fn path(quick: bool) -> Outcome<PathBuf> {
     let inside = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    Ok(inside.parent().ok_or("no target directory")?.join("load.json"))
+    let file = if quick { "load-quick.json" } else { "load.json" };
+    Ok(inside.parent().ok_or("no target directory")?.join(file))
 }

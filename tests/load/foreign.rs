@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::figures::{Measure, Row, percentile};
 use crate::messages::{HOUR_MS, Receipt, judge, now_us, spread};
-use crate::producer::Producer;
+use crate::producer::{Producer, before_due};
 use crate::servers::{self, NO_FILE, SlowLog};
 use crate::support::resp::Client;
 use crate::{Outcome, Scale};
@@ -61,8 +61,7 @@ pub fn random(scale: Scale) -> Outcome<Row> {
     for (shape, warm) in [(&shape, true), (&shape, false), (&million, true), (&million, false)] {
         let mut rounds = Vec::new();
         for _ in 0..shape.rounds {
-            let found = [3, 10, 30].into_iter().find_map(|p| round(shape, warm, p).transpose());
-            rounds.push(found.ok_or("the first were due before all were offered")??);
+            rounds.push(before_due([3, 10, 30], |patience| round(shape, warm, patience))?);
         }
         let start = if warm { "" } else { ", started when due" };
         let name = |what| format!("{}{what}{start}", shape.prefix);

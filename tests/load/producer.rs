@@ -36,6 +36,16 @@ pub enum Due {
     After,
 }
 
+/// The first attempt in which all messages were offered before the first were due. Each gets its
+/// `patience`; one that needs more gives None.
+pub fn before_due<T>(
+    patience: [u64; 3],
+    attempt: impl FnMut(u64) -> Outcome<Option<T>>,
+) -> Outcome<T> {
+    let found = patience.into_iter().map(attempt).find_map(Outcome::transpose);
+    found.ok_or("the first were due before all were offered")?
+}
+
 pub enum Producer {
     Broker(Client),
     Script {

@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 const DATABASES: u32 = 4096;
+/// The bus of a cluster listens 10,000 above the port.
+const PORT_MAX: u16 = u16::MAX - 10_000;
 const READY_WITHIN: Duration = Duration::from_secs(20);
 
 /// The signals of a terminal go to the whole group: the shell must outlive them to clean up.
@@ -42,6 +44,11 @@ pub struct Redis {
     databases_used: AtomicU32,
 }
 
+fn free_port() -> u16 {
+    let any = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    std::iter::repeat_with(any).find(|port| *port <= PORT_MAX).unwrap()
+}
+
 /// The server that all tests of this process share.
 pub fn shared() -> &'static Redis {
     static SHARED: OnceLock<Redis> = OnceLock::new();
@@ -64,7 +71,7 @@ impl Redis {
         let mut redis = Redis {
             watchdog: None,
             dir: tempfile::Builder::new().prefix("redis-").tempdir().unwrap().keep(),
-            port: TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port(),
+            port: free_port(),
             pid: 0,
             args: args.iter().map(|arg| arg.to_string()).collect(),
             databases_used: AtomicU32::new(0),

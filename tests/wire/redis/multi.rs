@@ -6,7 +6,7 @@ use crate::support::redis::Redis;
 use crate::support::resp;
 use crate::support::wait::{WITHIN, all_the_time, eventually};
 use crate::uncertain::metric;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 const ID: &str = "$30\r\n«id»\r\n";
@@ -231,8 +231,9 @@ fn only_exec_waits_for_redis() {
 #[test]
 fn isolated() {
     let place = Place::spawn(&[("offers.batch_messages_max", "8")]);
-    let over = AtomicBool::new(false);
+    let (over, looks) = (AtomicBool::new(false), AtomicU32::new(0));
     let queues = ["part:1", "part:2", "part:3"];
+    let mut executed = 0;
     std::thread::scope(|scope| {
         for _ in 0..3 {
             let mut flood = place.peer();
@@ -245,32 +246,33 @@ fn isolated() {
             });
         }
         let mut watch = place.backing();
-        let over = &over;
-        let watching = scope.spawn(move || {
-            let mut seen = 0;
+        let (over, looks) = (&over, &looks);
+        scope.spawn(move || {
             while !over.load(Relaxed) {
                 let counts = counts(&mut watch, &queues);
                 // One of the first queue is the named one of the others.
                 let first = counts[0] - counts[1];
                 assert!((0..=1).contains(&first) && counts[1] == counts[2], "{counts:?}");
-                seen += 1;
+                looks.fetch_add(1, Relaxed);
             }
-            seen
         });
         let mut peer = place.peer();
         let offers: String = (0..20)
             .flat_map(|_| queues.map(|queue| format!("DQ.OFFER {queue} 1h a\r\n")))
             .collect();
-        for _ in 0..50 {
+        // Each look is to be one beside transactions, so these go on until there were enough.
+        let deadline = Instant::now() + WITHIN;
+        while executed < 50 || (looks.load(Relaxed) <= 50 && Instant::now() < deadline) {
             peer.sends(format!("MULTI\r\n{offers}EXEC\r\n"));
             peer.gets(&format!("+OK\r\n{}*60\r\n", "+QUEUED\r\n".repeat(60)));
             peer.gets_ids(60);
+            executed += 1;
         }
         over.store(true, Relaxed);
-        assert!(watching.join().unwrap() > 0);
     });
+    assert!(looks.into_inner() > 50);
     let all = counts(&mut place.backing(), &queues);
-    assert_eq!(all[1..], [1_000, 1_000]);
+    assert_eq!(all[1..], [20 * executed; 2]);
 }
 
 /// What is pending in each, at one moment.
