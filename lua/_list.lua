@@ -13,7 +13,7 @@ List.long = 1000 -- elements: in a shorter list LREM is cheaper than a search
 List.reading_max = 400000 -- cost of what is read at a time: 10 ms
 List.marking = 100 -- cost of marking an element
 List.page_max = 16 -- elements: how large they are is known only afterwards
-local far_page_max = 256 -- the same, where the walk to a page is long: its farthest is looked at
+local far_page_max = 512 -- the same, where the walk to a page is long: its farthest is looked at
 
 -- The cost of reading so many elements with so many bytes.
 function List.reading(count, bytes)
