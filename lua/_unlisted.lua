@@ -8,8 +8,8 @@
 --   unlisted_until  members of scores up to this have left the list
 --   unlisted_from   but not yet those among its first so many entries; no such field: all have
 --   unlisted_after  and those of scores up to this are listed again
---   unlisted_tail   "<count> <bytes>": so many entries of the list were looked at, of which the
---                   last begins with these bytes. What is behind came since
+--   unlisted_tail   an array of cmsgpack: a count of entries that were looked at, then the first
+--                   bytes of the last of them, and of some before it. What is behind came since
 --   unlisted_seek   "<where> <bytes>": where one long list has the member that begins with these
 --                   bytes: near its 'front' or 'back', or 'behind' its first half
 
