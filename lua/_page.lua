@@ -3,8 +3,9 @@
 -- meanwhile.
 --
 -- A cursor of a zset is four values:
---   score  of the page's first member, as Redis writes it; '' before the first page and after the
---          last one; with '(' in front, the page begins behind all members of this score
+--   score  of the page's first member, as Redis or the broker writes it; '' before the first page
+--          and after the last one; with '(' in front, the page begins behind all members of this
+--          score
 --   from   the page begins with the first member of that score that is not below these bytes. They
 --          are the first bytes of that member, as many as tell it from the member before it
 --   rank   of that member when the cursor was made: a hint that saves a search

@@ -6,7 +6,7 @@
 -- KEYS[4]  none  guard        the channel's name, never a key: see _begin.lua
 -- ARGV[1]  text  queue
 -- ARGV[2]  text  from         score or '-inf', inclusive
--- ARGV[3]  text  to           score or '+inf', inclusive
+-- ARGV[3]  text  to           score or 'inf', inclusive
 -- ARGV[4]  int   count        messages at most
 -- ARGV[5]  int   bytes_max    of members and names; one message is read however large
 -- ARGV[6]  int   message_max  bytes of a member beyond which it is not handed out

@@ -11,7 +11,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 /// Connections that wait for `accept`: a burst of as many as a large service has instances.
 const BACKLOG: i32 = 1024;
 
-/// A socket that listens, not yet in non-blocking mode.
+/// A socket that listens, in non-blocking mode.
 pub fn bind(address: SocketAddr, purpose: &str, flag: &str) -> Result<TcpListener, String> {
     let listen = || -> io::Result<TcpListener> {
         let domain = socket2::Domain::for_address(address);

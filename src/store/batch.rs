@@ -177,7 +177,7 @@ impl Batches {
         self.idle.notify_waiters();
     }
 
-    /// Waits until everything that was pushed has its outcome.
+    /// Waits until nothing is under way, and nothing waits to be.
     pub(super) async fn drained(&self) {
         loop {
             let idle = self.idle.notified();

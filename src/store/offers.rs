@@ -241,7 +241,7 @@ impl Offers {
         sends
     }
 
-    /// Waits until everything that was pushed has its outcome.
+    /// Waits until nothing is under way to any node, and nothing waits to be.
     pub async fn drained(&self) {
         for node in self.store.router.nodes() {
             node.batches.drained().await;
@@ -267,14 +267,15 @@ async fn send(offers: Rc<Offers>, node: Rc<Node>, lane: usize) {
         Some(why) => vec![Outcome::Failed(StoreError::Unavailable(why)); groups.len()],
         None => offers.store(&node, lane, &mut groups, &place).await,
     };
+    // The payloads are Redis's now.
+    groups.iter_mut().for_each(Group::forget_payloads);
+    drop(place);
     // Redis has its next call before the clients have their replies: it works meanwhile.
     node.batches.sent(lane);
     if offers.flush() {
         tokio::task::yield_now().await;
     }
-    for (group, outcome) in groups.iter_mut().zip(&outcomes) {
-        // The payloads are Redis's now.
-        group.forget_payloads();
+    for (group, outcome) in groups.iter().zip(&outcomes) {
         if let Outcome::Stored { now_ms, head } = outcome {
             let dues = || group.messages.iter().map(|message| message.due.ms(*now_ms));
             let head = head.then(|| dues().min());

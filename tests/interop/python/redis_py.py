@@ -111,14 +111,14 @@ assert dq("DQ.SIZE", queue + ":a") == 0
 passed("transaction")
 
 dq("DQ.OFFER", queue, "20ms", BINARY)
-name, payload = backing.blpop(queue, timeout=10)
+name, payload = backing.blpop(queue, timeout=4)
 assert (name, payload) == (queue.encode(), BINARY)
 passed("binary")
 
 large = dq("DQ.OFFER", queue, "1h", LARGE)
 assert fields(dq("DQ.GET", queue, large))[b"payload"] == LARGE
 assert dq("DQ.FIRE", queue, large) == 1
-payload = backing.blmove(queue, queue + ":working", timeout=10)
+payload = backing.blmove(queue, queue + ":working", timeout=4)
 assert payload == LARGE
 backing.lrem(queue + ":working", 1, payload)
 assert backing.exists(queue + ":working") == 0

@@ -109,14 +109,14 @@ async def main():
     passed("transaction")
 
     await dq("DQ.OFFER", queue, "20ms", BINARY)
-    name, payload = await backing.blpop(queue, timeout=10)
+    name, payload = await backing.blpop(queue, timeout=4)
     assert (name, payload) == (queue.encode(), BINARY)
     passed("binary")
 
     large = await dq("DQ.OFFER", queue, "1h", LARGE)
     assert fields(await dq("DQ.GET", queue, large))[b"payload"] == LARGE
     assert await dq("DQ.FIRE", queue, large) == 1
-    assert (await backing.blpop(queue, timeout=10))[1] == LARGE
+    assert (await backing.blpop(queue, timeout=4))[1] == LARGE
     passed("large")
 
     pool = redis.BlockingConnectionPool.from_url(
