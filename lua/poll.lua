@@ -19,7 +19,7 @@
 --          { now_us, 'WRONGTYPE', key }, { now_us, 'BADQUEUE', true name }
 --          { now_us, 'TOOBIG', bytes, message id, message_max } where the first message is larger;
 --          another one that is ends the reply before it
---          { now_us, 'NOLIST' } where no order list is kept: see first.lua, take.lua
+--          { now_us, 'NOLIST' } where no order list is kept: see first.lua, poll_pending.lua
 --          The payloads are not stored for settling: there the reply is { now_us, 'APPLIED' }
 -- COST     O(count * log pending), and as much for each stale or unreadable member that is met:
 --          of these 1 MiB, and the one that exceeds it

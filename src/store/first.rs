@@ -11,7 +11,7 @@ use crate::domain::snowflake;
 use crate::store::cursor::{Cursor, Pages};
 use crate::store::keys::QueueKeys;
 use crate::store::messages::{part_applied, payloads, reply_lost};
-use crate::store::script::{FIRST, REMOVE, TAKE};
+use crate::store::script::{FIRST, POLL_PENDING, REMOVE};
 use crate::store::search::{BYTES_MAX, wanted};
 use crate::store::{Store, StoreError, number};
 
@@ -162,7 +162,7 @@ impl Store {
         let bounds = [number(bytes_max), number(message_max)].into_iter();
         let ids = messages.into_iter();
         let ids = ids.flat_map(|MessageId { score, id }| [number(score), Bytes::from(id)]);
-        let mut answer = self.change(&TAKE, queue, bounds.chain(ids)).await?;
+        let mut answer = self.change(&POLL_PENDING, queue, bounds.chain(ids)).await?;
         if answer.status == "APPLIED" {
             return Err(reply_lost());
         }

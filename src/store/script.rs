@@ -122,7 +122,7 @@ scripts! {
     RANGE = "range" (Timeout Record Ids Guard);
     POLL = "poll" (Call Timeout List Record Names Ids Quarantine Guard);
     FIRST = "first" (Timeout Record Guard);
-    TAKE = "take" (Call Timeout Record Names Ids Guard);
+    POLL_PENDING = "poll_pending" (Call Timeout Record Names Ids Guard);
     CLEAR = "clear" (Call Timeout List Record Names Ids Guard);
     PAUSE = "pause" (Call Timeout Record Guard);
     RESUME = "resume" (Call Timeout Record Guard);

@@ -6,7 +6,7 @@ use crate::support::broker::Broker;
 use crate::support::proxy::{Break, Proxy};
 use crate::support::redis::{self, Redis};
 use crate::support::resp::{Client, Value, encode};
-use delay_broker::store::script::{TAKE, TRANSFER};
+use delay_broker::store::script::{POLL_PENDING, TRANSFER};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -136,7 +136,7 @@ fn a_poll_without_order_list_is_applied_once_whatever_breaks() {
         say(&mut redis, &record);
         offer(&mut client, &[&queue, "2h", "a"]);
         offer(&mut client, &[&queue, "1h", "b"]);
-        proxy.break_next(&[TAKE.sha(), &queue], how);
+        proxy.break_next(&[POLL_PENDING.sha(), &queue], how);
         let before = proxy.broken();
         let told = call(&mut client, &["DQ.POLL", &queue, "COUNT", "9"]);
         assert_eq!(proxy.broken(), before + 1, "{how:?}: {told:?}");
@@ -158,7 +158,7 @@ fn a_poll_of_several_rounds_keeps_to_the_size_of_a_reply() {
     for payload in [&large[0], "gone", &large[1]] {
         offer(&mut client, &["q", "1h", payload]);
     }
-    proxy.break_next(&[TAKE.sha()], Break::Late);
+    proxy.break_next(&[POLL_PENDING.sha()], Break::Late);
     let polls = thread::spawn(move || call(&mut client, &["DQ.POLL", "q", "COUNT", "2"]));
     eventually("it takes", || (proxy.broken() == 1).then_some(()));
     say(&mut redis, "ZREMRANGEBYRANK redisson_delay_queue_timeout:{q} 1 1");

@@ -27,7 +27,7 @@ pub const CALLS: [&str; 32] = [
     "range -inf +inf 10 1000 1000 '' '' 0 ''",
     "poll 1 1000 1000",
     "first '' '' 0 '' 10 1000 ''",
-    "take 1000 1000 5 #1",
+    "poll_pending 1000 1000 5 #1",
     "clear",
     "pause 0",
     "resume",
@@ -254,7 +254,7 @@ fn few_large_members_are_read() {
             (format!("cancel {} #{one} '' n{other}", due(one)), 2 * halving),
             (
                 format!(
-                    "take {MIB} {large} {} #{} {} #{}",
+                    "poll_pending {MIB} {large} {} #{} {} #{}",
                     due(small + 25),
                     small + 25,
                     due(small + 35),

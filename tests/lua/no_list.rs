@@ -218,18 +218,18 @@ fn take() {
     let given = "timeout m1(a)=9000 l2(b)=1 m3(c)=2 m4(\\r\\n)=2 bad=2; record order_list=off
          names n=9000-0000000000000001; ids 0000000000000001=n";
     let rows: &[Row] = &[
-        ("nothing there", "", "take 1000 1000 5 #1", "OK :0", ""),
+        ("nothing there", "", "poll_pending 1000 1000 5 #1", "OK :0", ""),
         (
             "in the order that is asked for; names go",
             given,
-            "take 1000 1000 9000 #1 1 #2 2 #4",
+            "poll_pending 1000 1000 9000 #1 1 #2 2 #4",
             "OK :0 a b \\r\\n",
             "timeout m3(c)=2 bad=2; record order_list=off",
         ),
         (
             "what is gone, named twice, or has another score",
             given,
-            "take 1000 1000 1 #2 1 #2 7 #3 2 #9",
+            "poll_pending 1000 1000 1 #2 1 #2 7 #3 2 #9",
             "OK :0 b",
             "timeout m1(a)=9000 m3(c)=2 m4(\\r\\n)=2 bad=2; record order_list=off
              names n=9000-0000000000000001; ids 0000000000000001=n",
@@ -237,7 +237,7 @@ fn take() {
         (
             "as many bytes as allowed",
             given,
-            "take 36 1000 2 #3 1 #2 2 #4",
+            "poll_pending 36 1000 2 #3 1 #2 2 #4",
             "OK :1 c b",
             "timeout m1(a)=9000 m4(\\r\\n)=2 bad=2; record order_list=off
              names n=9000-0000000000000001; ids 0000000000000001=n",
@@ -245,14 +245,14 @@ fn take() {
         (
             "what no reply can hold is not taken, and said",
             given,
-            "take 1000 17 2 #3 1 #2",
+            "poll_pending 1000 17 2 #3 1 #2",
             "TOOBIG :18 2-0000000000000003 :17",
             given,
         ),
         (
             "it ends a reply before it",
             given,
-            "take 1000 17 1 #2 2 #3",
+            "poll_pending 1000 17 1 #2 2 #3",
             "OK :1 b",
             "timeout m1(a)=9000 m3(c)=2 m4(\\r\\n)=2 bad=2; record order_list=off
              names n=9000-0000000000000001; ids 0000000000000001=n",
@@ -260,7 +260,7 @@ fn take() {
         (
             "one, however large",
             given,
-            "take 1 1000 2 #3 1 #2",
+            "poll_pending 1 1000 2 #3 1 #2",
             "OK :1 c",
             "timeout m1(a)=9000 l2(b)=1 m4(\\r\\n)=2 bad=2; record order_list=off
              names n=9000-0000000000000001; ids 0000000000000001=n",
@@ -472,7 +472,7 @@ fn out_of_memory() {
     bench.then(given, "a new queue");
     assert_eq!(bench.run("settle 1"), "NOT");
     bench.number += 1;
-    bench.returns("take 1000 1000 1000 #1", "OK :0 a");
+    bench.returns("poll_pending 1000 1000 1000 #1", "OK :0 a");
     bench.then("record name=$q order_list=off", "taken");
 }
 

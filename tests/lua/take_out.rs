@@ -86,7 +86,7 @@ fn names_of_an_empty_queue() {
         "remove_listed 1 a 9 9 1000 0 ''",
         "remove_pending 1 a 9 9 1000 '' '' 0 ''",
         "poll 1 1000 1000",
-        "take 1000 1000 1000 #1",
+        "poll_pending 1000 1000 1000 #1",
         "transfer 9 1000",
         "clear",
     ] {
