@@ -1,28 +1,34 @@
 -- Read the state of one queue.
 --
--- KEYS[1]  list  destination  may hold another type
--- KEYS[2]  zset  timeout      member -> due, Unix ms
--- KEYS[3]  list  list         the members in offer order
--- KEYS[4]  hash  record       true name, pause, format, order_list
--- KEYS[5]  hash  names        name -> message id
--- KEYS[6]  zset  quarantine   unreadable member -> its score
--- KEYS[7]  hash  all          pause of all queues
--- KEYS[8]  hash  ids          hex of the id -> name
--- KEYS[9]  none  guard        the channel's name, never a key: see _begin.lua
+-- KEYS[1]   list  destination  may hold another type
+-- KEYS[2]   zset  timeout      member -> due, Unix ms
+-- KEYS[3]   list  list         the members in offer order
+-- KEYS[4]   hash  record       true name, pause, format, order_list
+-- KEYS[5]   hash  names        name -> message id
+-- KEYS[6]   zset  quarantine   unreadable member -> its score
+-- KEYS[7]   hash  all          pause of all queues
+-- KEYS[8]   hash  ids          hex of the id -> name
+-- KEYS[9]   zset  leased       id -> until, ms
+-- KEYS[10]  zset  retry        id -> when it can be taken again, ms
+-- KEYS[11]  zset  dead         id -> died, ms
+-- KEYS[12]  none  guard        the channel's name, never a key: see _begin.lua
 -- ARGV[1]  text  queue
 -- ARGV[2]  int   known        when the head is due as far as is known, ms; or ''
 -- RETURN   { now_us, 'OK', pending, ready, next_due, listed, quarantined, paused_until, format,
---          ttl_ms, named, layout, paused_all, trouble },
+--          ttl_ms, named, layout, paused_all, trouble, leased, waiting, dead, oldest_lease },
 --          { now_us, 'WRONGTYPE', key }, { now_us, 'BADQUEUE', true name }
 --          ready: -1 if the destination is no list. next_due: score of the head, '' if none.
 --          paused_until: ms, -1 until resumed, '' if not paused; of the queue or of all,
 --          whichever is later. paused_all: 1 while all are. format: 'modern' | 'legacy'.
 --          ttl_ms: the least of timeout and list, -1 if neither expires. layout: 'redisson', or
 --          'zset' where no order list is kept. named, quarantined: -1 where the key holds another
---          type. trouble: what cannot be used of the keys, and is done without; or ''
+--          type; and so leased, waiting, dead. A lease that ran out counts as waiting. oldest_lease:
+--          the end of the one that ends first, ms, or ''. trouble: what cannot be used of the keys,
+--          and is done without; or ''
 -- COST     O(log pending), whatever the size of the members
 
-local destination, timeout, list, record, names, quarantine, all, ids = unpack(KEYS)
+local destination, timeout, list, record, names, quarantine, all, ids, leased, retry, dead =
+  unpack(KEYS)
 local known = tonumber(ARGV[2])
 
 local kinds = { timeout, 'zset', list, 'list' }
@@ -38,6 +44,14 @@ local function size(command, key)
 end
 local named, quarantined = size('HLEN', names), size('ZCARD', quarantine)
 size('HLEN', ids)
+local held, waiting, died = size('ZCARD', leased), size('ZCARD', retry), size('ZCARD', dead)
+local oldest = ''
+if held > 0 then
+  local over = redis.call('ZCOUNT', leased, '-inf', math.floor(now_us / 1000))
+  held = held - over
+  if waiting >= 0 then waiting = waiting + over end
+  if held > 0 then oldest = redis.call('ZRANGE', leased, over, over, 'WITHSCORES')[2] or '' end
+end
 
 local ready = redis.pcall('LLEN', destination)
 local pending = redis.call('ZCARD', timeout)
@@ -66,4 +80,5 @@ return {
   queue.keeps_list and 'redisson' or 'zset',
   all_until == '' and 0 or 1,
   table.concat(trouble, '; '),
+  held, waiting, died, oldest,
 }

@@ -8,13 +8,14 @@
 -- KEYS[4]  hash  names      name -> message id
 -- KEYS[5]  hash  ids        hex of the id -> name
 -- KEYS[6]  set   registry   queues the brokers know
--- KEYS[7]  none  guard      the channel's name, never a key: see _begin.lua
+-- KEYS[7]  hash  taken      payloads that consumers have taken: while there are any, the record stays
+-- KEYS[8]  none  guard      the channel's name, never a key: see _begin.lua
 -- ARGV[1]  text  queue
 -- RETURN   { now_us, 'OK', pruned 0 | 1 },
 --          { now_us, 'WRONGTYPE', key }, { now_us, 'BADQUEUE', true name }
 -- COST     O(1)
 
-local timeout, list, record, names, ids, registry = unpack(KEYS)
+local timeout, list, record, names, ids, registry, taken = unpack(KEYS)
 local name = ARGV[1]
 
 local now_us, queue, refused = Begin.read(record, name, {
@@ -29,7 +30,7 @@ redis.call('UNLINK', list, names, ids)
 redis.call('SREM', registry, name)
 local paused = Pause.of(queue.paused_until, false, now_us / 1000) ~= ''
 local plain = not queue.format and queue.keeps_list and not Record.other_name(name)
-if not paused and plain then
+if not paused and plain and redis.call('EXISTS', taken) == 0 then
   redis.call('DEL', record)
 end
 return { now_us, 'OK', 1 }

@@ -24,6 +24,7 @@ use crate::store::Store;
 pub use crate::store::StoreError;
 pub use crate::store::batch::{Offered, Ticket};
 pub use crate::store::convert::Converted;
+pub use crate::store::leases::{Held, HeldMessage};
 pub use crate::store::offers::FirstInLine;
 use crate::store::offers::Offers;
 use crate::store::redis::Subscription;
@@ -31,6 +32,7 @@ use crate::store::redis::Subscription;
 mod activity;
 mod audited;
 mod configure;
+mod consume;
 mod cursor;
 mod node;
 mod overview;
@@ -39,17 +41,16 @@ mod queue;
 mod queues;
 mod readings;
 mod start;
-mod waiting;
 
 use activity::Activity;
 pub use activity::Effect;
 use audited::Audited;
+pub use consume::{Dead, TakeRequest, TakenMessages};
 pub use overview::{Section, ServerInfo};
 use pause_all::PausedAll;
 pub use queue::{Queue, QueueInfo};
 pub use queues::QueueRow;
 use queues::overdue_ms;
-pub use waiting::Waited;
 
 pub struct Broker {
     /// As in effect: SIGHUP changes some of it.
@@ -80,8 +81,6 @@ pub struct Broker {
     offers: Rc<Offers>,
     host: Rc<Host>,
     paused_all: PausedAll,
-    /// Commands that wait for something to take.
-    waiting: waiting::Table,
     subscription: Rc<Subscription>,
     /// The subscription to wake-ups is heard.
     listens: Rc<Cell<bool>>,
@@ -108,6 +107,7 @@ impl Broker {
     /// Sets the settings that CONFIG GET and INFO show from now on; `client::listener`, which calls
     /// it, gives connections theirs.
     pub fn set_config(&self, config: Rc<Config>) {
+        self.host.takers.set_places_max(config.limits.takers_max);
         self.config.replace(config);
     }
 

@@ -44,6 +44,7 @@ pub const PROBES: &[Probe] = probes! {
     "HMGET K f" "+hmget" KEYS;
     "HRANDFIELD K" "+hrandfield" KEYS;
     "HSET K f v" "+hset" KEYS;
+    "HSTRLEN K f" "+hstrlen" KEYS;
     "INFO server" "+info" "";
     "LINDEX K 0" "+lindex" KEYS;
     "LLEN K" "+llen" KEYS;

@@ -6,6 +6,8 @@
 use bytes::Bytes;
 use sha1::{Digest, Sha1};
 
+use crate::store::cursor::Cursor;
+
 /// Hexadecimal digits of a seal.
 const SEAL: usize = 8;
 
@@ -29,6 +31,19 @@ fn seal(of: &[&[u8]], text: &str) -> String {
     let mut seal = hex::encode(hash.finalize());
     seal.truncate(SEAL);
     seal
+}
+
+/// The cursor of a page of a zset.
+pub fn sealed_page(of: &[&[u8]], cursor: &Cursor) -> Bytes {
+    let (place, Cursor { rank, mark, .. }) = (cursor.place(), cursor);
+    sealed(of, &format!("{place}:{rank}:{mark}:{}", hex::encode(&cursor.from)))
+}
+
+/// The same, read.
+pub fn opened_page(of: &[&[u8]], text: &[u8]) -> Option<Cursor> {
+    let mut parts = opened(of, text)?.splitn(4, ':');
+    let (place, rank, mark, from) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    Cursor::new(place.as_bytes(), unhex(from)?, rank.parse().ok()?, mark.to_owned())
 }
 
 pub fn unhex(text: &str) -> Option<Bytes> {

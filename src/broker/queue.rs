@@ -34,11 +34,13 @@ pub struct QueueInfo {
     /// The metrics' label that the counts are of: the queue's name, or `other`.
     pub label: String,
     pub counts: QueueSnapshot,
+    /// Clients that wait for messages at this broker.
+    pub takers: usize,
 }
 
 pub struct Queue<'a> {
-    broker: &'a Broker,
-    name: &'a QueueName,
+    pub(super) broker: &'a Broker,
+    pub(super) name: &'a QueueName,
 }
 
 impl Broker {
@@ -50,7 +52,7 @@ impl Broker {
     /// The bytes of a member that a reply can hold: more would disconnect the client that asked, or
     /// take the memory of others. The bytes of a member beside its payload are more than those that
     /// a reply puts around each, but for its own head.
-    fn message_bytes_max(&self) -> usize {
+    pub(super) fn message_bytes_max(&self) -> usize {
         let config = self.config.borrow();
         let limits = &config.limits;
         let reply = limits.reply_bytes_max.max(limits.payload_bytes_max) + member::OVERHEAD;
@@ -78,7 +80,7 @@ impl Queue<'_> {
     }
 
     /// Its series of the metrics; made now if there is none, so only where something is counted.
-    fn metrics(&self) -> Arc<QueueMetrics> {
+    pub(super) fn metrics(&self) -> Arc<QueueMetrics> {
         self.broker.metrics.queue(self.name.as_bytes())
     }
 
@@ -90,12 +92,13 @@ impl Queue<'_> {
         let (label, counts) = broker.metrics.shown(name);
         let now_ms = state.now_us / 1_000;
         let quarantined = state.quarantined.unsigned_abs();
-        let holds = [state.pending, state.listed, quarantined];
+        let held = [state.leased, state.waiting, state.dead].map(i64::unsigned_abs);
+        let holds = [state.pending, state.listed, quarantined].into_iter().chain(held);
         let configured = &broker.config().queues;
         // A queue that has nothing but a pause is served until that ends.
         let serves = broker.host.schedule().serves(self.keys().suffix_bytes());
         let known = serves && state.paused_until.is_none()
-            || holds.iter().any(|count| *count > 0)
+            || holds.into_iter().any(|count| count > 0)
             || state.ready > 0
             || configured.iter().any(|known| known.name.as_bytes() == name);
         Ok(QueueInfo {
@@ -105,6 +108,7 @@ impl Queue<'_> {
             since: now_ms.saturating_sub(broker.started.elapsed().as_millis() as u64),
             label,
             counts,
+            takers: broker.host.takers.in_line(name),
         })
     }
 
@@ -122,6 +126,7 @@ impl Queue<'_> {
     pub async fn resume(&self) -> Result<(), StoreError> {
         let was_paused = self.broker.store.resume(self.name).await?;
         let keys = self.keys();
+        self.broker.host.takers.look(self.name.as_bytes());
         if was_paused || self.broker.host.schedule().serves(keys.suffix_bytes()) {
             self.look();
         }
@@ -189,14 +194,15 @@ impl Queue<'_> {
         count: usize,
         cursor: Option<Bytes>,
     ) -> Result<(Option<Bytes>, Vec<Message>), StoreError> {
+        let of = [b"DQ.RANGE", self.name.as_bytes()];
         let cursor = match cursor {
             None => Cursor::default(),
-            Some(text) => range_cursor(self.name, &text).ok_or(StoreError::BadCursor)?,
+            Some(text) => cursor::opened_page(&of, &text).ok_or(StoreError::BadCursor)?,
         };
         let max = self.broker.message_bytes_max();
         let page = self.broker.store.range(self.name, bounds, count as u64, max, &cursor);
         let (messages, next) = page.await?;
-        let next = (!next.is_end()).then(|| range_text(self.name, &next));
+        let next = (!next.is_end()).then(|| cursor::sealed_page(&of, &next));
         Ok((next, messages))
     }
 
@@ -244,18 +250,4 @@ impl Queue<'_> {
     pub async fn quarantine_drop(&self, members: Vec<Bytes>) -> Result<u64, StoreError> {
         self.broker.store.quarantine_drop(self.name, members).await
     }
-}
-
-/// The cursor of DQ.RANGE as text, sealed for this queue.
-fn range_text(queue: &QueueName, cursor: &Cursor) -> Bytes {
-    let (place, Cursor { rank, mark, .. }) = (cursor.place(), cursor);
-    let from = hex::encode(&cursor.from);
-    cursor::sealed(&[b"DQ.RANGE", queue.as_bytes()], &format!("{place}:{rank}:{mark}:{from}"))
-}
-
-fn range_cursor(queue: &QueueName, text: &[u8]) -> Option<Cursor> {
-    let text = cursor::opened(&[b"DQ.RANGE", queue.as_bytes()], text)?;
-    let mut parts = text.splitn(4, ':');
-    let (place, rank, mark, from) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-    Cursor::new(place.as_bytes(), cursor::unhex(from)?, rank.parse().ok()?, mark.to_owned())
 }

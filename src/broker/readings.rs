@@ -23,6 +23,7 @@ impl Broker {
             (&metrics.clients, self.clients.len()),
             (&metrics.known_queues, self.host.schedule().served()),
             (&metrics.offers_waiting, self.offers.waiting()),
+            (&metrics.takers, self.host.takers.len()),
             (&metrics.buffers, buffers),
             (&metrics.buffers_max, buffers_max),
         ] {

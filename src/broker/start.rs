@@ -19,6 +19,7 @@ use crate::scheduler::host::Host;
 use crate::scheduler::pace::TransferSize;
 use crate::scheduler::queue_loop::Backoff;
 use crate::scheduler::safety_scan::SafetyScan;
+use crate::scheduler::takers::Takers;
 use crate::scheduler::wakeup::{self, Wakeup};
 use crate::scheduler::{registry, schedule};
 use crate::store::backend::Backend;
@@ -32,7 +33,7 @@ use crate::store::{self, Store, StoreError};
 
 use super::configure::{configure, words};
 use super::node::{hold_node, token};
-use super::{Broker, activity, audited, pause_all, waiting};
+use super::{Broker, activity, audited, pause_all};
 
 /// Histograms hold a sample of each observation until this is done.
 const METRICS_UPKEEP: Duration = Duration::from_secs(5);
@@ -72,7 +73,9 @@ impl Broker {
         let store = Store::start(&context, store_limits(&config), &token)?;
         let subscription = Rc::new(Subscription::start(&context)?);
         let names = config.queues.iter().map(|queue| Bytes::from(queue.name.clone()));
-        let host = Host::new(store.clone(), metrics.clone(), schedule_limits(&config), names);
+        let takers = Takers::new(store.clone(), metrics.clone(), config.limits.takers_max);
+        let limits = schedule_limits(&config);
+        let host = Host::new(store.clone(), takers.clone(), metrics.clone(), limits, names);
         let offers = offers(&config, &store, &ids, &metrics, &host);
         let discovery = Discovery::new(host.clone(), store.clone());
         let safety_scan = Rc::new(SafetyScan {
@@ -114,7 +117,6 @@ impl Broker {
             offers,
             host: host.clone(),
             paused_all: Default::default(),
-            waiting: waiting::table(),
             subscription,
             listens: wakeup.live.clone(),
             stopping: Cell::default(),
@@ -122,7 +124,7 @@ impl Broker {
             tasks: RefCell::default(),
         });
         let scan = Duration::from_millis(config.scheduler.scan_interval_ms);
-        let tasks: [LocalBoxFuture<'static, ()>; 16] = [
+        let tasks: [LocalBoxFuture<'static, ()>; 17] = [
             hold_node(broker.clone(), ids).boxed_local(),
             configure(broker.clone()).boxed_local(),
             pause_all::watch(broker.clone()).boxed_local(),
@@ -137,6 +139,7 @@ impl Broker {
             safety_scan.clone().read_marked().boxed_local(),
             safety_scan.read_all(scan).boxed_local(),
             registry::keep(host.clone(), store).boxed_local(),
+            takers.look_at_all().boxed_local(),
             fold_histograms(metrics).boxed_local(),
             run_schedule(host, stepped, failed).boxed_local(),
         ];

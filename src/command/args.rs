@@ -14,6 +14,7 @@ use thiserror::Error;
 
 use crate::config::Config;
 use crate::domain::encoding::{Encoding, WORDS};
+use crate::domain::lease::Receipt;
 use crate::domain::queue::{Due, MessageName, MessageRef, QueueName, QueueRules, Shown};
 use crate::resp::Request;
 
@@ -36,6 +37,9 @@ pub struct Rules {
     pub name_bytes_max: usize,
     pub moffer_messages_max: usize,
     pub moffer_bytes_max: usize,
+    pub take_count_max: usize,
+    pub receipts_max: usize,
+    pub block_ms_max: u64,
     /// Of queues that have one of their own.
     pub encodings: HashMap<Vec<u8>, Encoding>,
     pub access: Access,
@@ -56,6 +60,9 @@ impl Rules {
             name_bytes_max: limits.message_name_bytes_max,
             moffer_messages_max: limits.moffer_messages_max,
             moffer_bytes_max: limits.moffer_bytes_max,
+            take_count_max: limits.take_count_max,
+            receipts_max: limits.receipts_max,
+            block_ms_max: limits.block_ms_max,
             encodings: config
                 .queues
                 .iter()
@@ -251,6 +258,45 @@ impl<'a, 'r> Args<'a, 'r> {
             messages.push(self.message().map_err(|error| error.of_message(number))?);
         }
         Ok(messages)
+    }
+
+    /// At least one receipt, up to the end or the first of these words.
+    pub fn receipts(&mut self, words: &[&str]) -> Result<Vec<Receipt>, ArgError> {
+        let mut receipts = vec![self.receipt(1)?];
+        while let Some(raw) = self.request.get(self.at)
+            && !words.iter().any(|word| is(raw, word))
+        {
+            let (number, most) = (receipts.len() + 1, self.rules.receipts_max);
+            if number > most {
+                let text =
+                    format_args!("more receipts than {most} (limits.receipts_max) in one command");
+                return Err(ArgError::new("TOOMANY", text));
+            }
+            receipts.push(self.receipt(number)?);
+        }
+        Ok(receipts)
+    }
+
+    fn receipt(&mut self, number: usize) -> Result<Receipt, ArgError> {
+        let raw = self.value()?;
+        Receipt::parse(raw).ok_or_else(|| {
+            let raw = Shown(raw);
+            let rule = "must be the receipt that DQ.TAKE gave, as 054ee59a82cd6000:1";
+            ArgError::new("BADID", format_args!("receipt {number}: receipt {raw} {rule}"))
+        })
+    }
+
+    /// The value of an option that is a time, in ms.
+    pub fn ms(&mut self, option: &'static str, max: u64) -> Result<u64, ArgError> {
+        Ok(self.raw_ms(option, max)?.1)
+    }
+
+    /// The same, and how it was written.
+    pub fn raw_ms(&mut self, option: &'static str, max: u64) -> Result<(&'a [u8], u64), ArgError> {
+        let raw = self.value_of(option)?;
+        match Due::parse_delay(raw, max).map_err(|rule| bad_delay(option, raw, rule))? {
+            Due::In(ms) | Due::At(ms) => Ok((raw, ms)),
+        }
     }
 
     /// The value of `NAME`.

@@ -65,7 +65,7 @@ fn store_error(error: &StoreError) -> String {
         }
         StoreError::BadCursor | StoreError::LostCursor => "ERR",
         StoreError::TooBig { .. } => "TOOBIG",
-        StoreError::TooManyQueues { .. } => "TOOMANY",
+        StoreError::TooManyQueues { .. } | StoreError::TooManyTakers { .. } => "TOOMANY",
         StoreError::Unavailable(_) => "UNAVAILABLE",
         StoreError::Uncertain(_) => "UNCERTAIN",
         StoreError::Internal(_) => "INTERNAL",

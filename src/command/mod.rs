@@ -87,6 +87,10 @@ macro_rules! commands {
 commands! {
     any Offer(dq::offer::Offer<'a>): dq::offer::SPEC;
     any Moffer(dq::moffer::Moffer<'a>): dq::moffer::SPEC;
+    any Take(dq::take::Take): dq::take::SPEC;
+    any Ack(dq::ack::Ack): dq::ack::SPEC;
+    any Nack(dq::nack::Nack): dq::nack::SPEC;
+    any Extend(dq::extend::Extend): dq::extend::SPEC;
     any Cancel(dq::cancel::Cancel): dq::cancel::SPEC;
     any Reschedule(dq::reschedule::Reschedule): dq::reschedule::SPEC;
     any Remove(dq::remove::Remove): dq::remove::SPEC;
@@ -101,6 +105,8 @@ commands! {
     any Convert(dq::convert::Convert): dq::convert::SPEC;
     any Pause(dq::pause::Pause): dq::pause::SPEC;
     any Resume(dq::resume::Resume): dq::resume::SPEC;
+    any Taken(dq::taken::Taken): dq::taken::SPEC;
+    any Dead(dq::dead::Dead): dq::dead::SPEC;
     any Quarantine(dq::quarantine::Quarantine): dq::quarantine::SPEC;
     any Queues(dq::queues::Queues): dq::queues::SPEC;
     any QueueInfo(dq::info::QueueInfo): dq::info::SPEC;

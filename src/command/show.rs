@@ -44,6 +44,11 @@ pub fn page(next: Option<Bytes>, items: Reply) -> Reply {
     Reply::Array(vec![next.map_or("0".into(), Reply::Bulk), items])
 }
 
+/// The reason that a consumer gave, if it did.
+pub fn reason(reason: Bytes) -> Reply {
+    if reason.is_empty() { Reply::Null } else { Reply::Bulk(reason) }
+}
+
 /// Yes and no, as Redis says them: 1 and 0.
 pub fn yes(is: bool) -> Reply {
     Reply::Integer(is.into())

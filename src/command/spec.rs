@@ -119,6 +119,7 @@ set! {
         Fast = "fast",
         NoAuth = "no_auth",
         AllowBusy = "allow_busy",
+        Blocking = "blocking",
     }
 }
 

@@ -145,6 +145,10 @@ settings! {
         buffers_bytes_max: usize = whole(MIB..=64 * GIB);
         moffer_messages_max: usize = whole(1..=100_000), reloads;
         moffer_bytes_max: usize = whole(1..=GIB), reloads;
+        take_count_max: usize = whole(1..=1_000), reloads;
+        receipts_max: usize = whole(1..=10_000), reloads;
+        block_ms_max: u64 = whole(1..=900_000_000_000_000), reloads;
+        takers_max: usize = whole(1..=10_000_000), reloads;
         reply_bytes_max: usize = whole(64 * KIB..=GIB);
         queues_max: usize = whole(1..=10_000_000);
     }

@@ -3,6 +3,7 @@
 pub mod due;
 pub mod encoding;
 pub mod glob;
+pub mod lease;
 pub mod queue;
 pub mod score;
 pub mod snowflake;

@@ -79,6 +79,8 @@ list! {
             "Queues that this broker looks after.";
         offers_waiting: Gauge Count "delay_broker_offers_waiting" []
             "Offers that wait for the next call to Redis.";
+        takers: Gauge Count "delay_broker_takers" []
+            "Clients that wait for messages in DQ.TAKE.";
         batch_messages: Histogram Count "delay_broker_batch_messages" []
             "Messages stored by one call to Redis.";
         script_seconds: Histogram Seconds "delay_broker_script_seconds" ["script"]
@@ -121,6 +123,20 @@ list! {
             "Messages taken out by payload, by polling or by clearing.";
         QUARANTINED: Counter Count "delay_broker_messages_quarantined_total" ["queue"]
             "Members that could not be read and were put aside at their delivery.";
+        TAKEN: Counter Count "delay_broker_messages_taken_total" ["queue"]
+            "Messages handed out by DQ.TAKE, each time that they were.";
+        ACKED: Counter Count "delay_broker_messages_acked_total" ["queue"]
+            "Messages settled by DQ.ACK.";
+        NACKED: Counter Count "delay_broker_messages_nacked_total" ["queue"]
+            "Messages given back by DQ.NACK.";
+        LAPSED: Counter Count "delay_broker_leases_lapsed_total" ["queue"]
+            "Leases that ran out before the message was settled, counted at the next DQ.TAKE.";
+        DIED: Counter Count "delay_broker_messages_died_total" ["queue"]
+            "Messages with no attempt left: they are in DQ.DEAD.";
+        REQUEUED: Counter Count "delay_broker_messages_requeued_total" ["queue"]
+            "Dead messages brought back by DQ.DEAD REQUEUE.";
+        STALE: Counter Count "delay_broker_receipts_stale_total" ["queue"]
+            "Receipts that settled nothing: used before, or the message was handed out again.";
         LATENESS: Histogram Seconds "delay_broker_lateness_seconds" ["queue"]
             "Redis's time at delivery minus the due time, of messages that this broker delivered.";
         PENDING: Gauge Count "delay_broker_queue_pending" ["queue"]

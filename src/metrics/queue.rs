@@ -9,13 +9,27 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::lateness::Lateness;
 use super::list::{
-    CANCELLED, DELIVERED, DUE_HOUR, DUE_MINUTE, IN_QUARANTINE, LATENESS, OFFERED, OVERDUE, PAUSED,
-    PENDING, QUARANTINED, READY, REMOVED, Spec,
+    ACKED, CANCELLED, DELIVERED, DIED, DUE_HOUR, DUE_MINUTE, IN_QUARANTINE, LAPSED, LATENESS,
+    NACKED, OFFERED, OVERDUE, PAUSED, PENDING, QUARANTINED, READY, REMOVED, REQUEUED, STALE, Spec,
+    TAKEN,
 };
 use super::text::{head, series};
 
 /// In the order of [`QueueMetrics::counts`].
-const COUNTED: [&Spec; 5] = [&OFFERED, &DELIVERED, &CANCELLED, &REMOVED, &QUARANTINED];
+const COUNTED: [&Spec; 12] = [
+    &OFFERED,
+    &DELIVERED,
+    &CANCELLED,
+    &REMOVED,
+    &QUARANTINED,
+    &TAKEN,
+    &ACKED,
+    &NACKED,
+    &LAPSED,
+    &DIED,
+    &REQUEUED,
+    &STALE,
+];
 /// In the order of [`Reading::numbers`].
 const READ: [&Spec; 7] =
     [&PENDING, &READY, &OVERDUE, &PAUSED, &IN_QUARANTINE, &DUE_MINUTE, &DUE_HOUR];
@@ -23,8 +37,7 @@ const READ: [&Spec; 7] =
 /// The metrics of one queue, or of all that share `other`.
 pub struct QueueMetrics {
     label: String,
-    /// Offered, delivered, cancelled, removed, quarantined.
-    counts: [AtomicU64; 5],
+    counts: [AtomicU64; COUNTED.len()],
     lateness: Lateness,
     reading: Mutex<Reading>,
 }
@@ -64,6 +77,13 @@ pub struct QueueSnapshot {
     pub cancelled: u64,
     pub removed: u64,
     pub quarantined: u64,
+    pub taken: u64,
+    pub acked: u64,
+    pub nacked: u64,
+    pub lapsed: u64,
+    pub died: u64,
+    pub requeued: u64,
+    pub stale: u64,
     /// None where nothing was delivered.
     pub lateness_p50_ms: Option<f64>,
     pub lateness_p99_ms: Option<f64>,
@@ -105,6 +125,39 @@ impl QueueMetrics {
         self.counts[4].fetch_add(members, Relaxed);
     }
 
+    /// Messages were handed out to takers.
+    pub fn taken(&self, messages: u64) {
+        self.counts[5].fetch_add(messages, Relaxed);
+    }
+
+    pub fn acked(&self, messages: u64) {
+        self.counts[6].fetch_add(messages, Relaxed);
+    }
+
+    pub fn nacked(&self, messages: u64) {
+        self.counts[7].fetch_add(messages, Relaxed);
+    }
+
+    /// Leases ran out.
+    pub fn lapsed(&self, messages: u64) {
+        self.counts[8].fetch_add(messages, Relaxed);
+    }
+
+    /// No attempt is left.
+    pub fn died(&self, messages: u64) {
+        self.counts[9].fetch_add(messages, Relaxed);
+    }
+
+    /// Dead messages were brought back.
+    pub fn requeued(&self, messages: u64) {
+        self.counts[10].fetch_add(messages, Relaxed);
+    }
+
+    /// Receipts settled nothing.
+    pub fn stale(&self, receipts: u64) {
+        self.counts[11].fetch_add(receipts, Relaxed);
+    }
+
     /// Messages were delivered this long after they were due (less than 0 counts as 0).
     pub fn lateness(&self, seconds: f64, messages: u64) {
         // The conversion saturates: negative and not-a-number give 0.
@@ -121,13 +174,15 @@ impl QueueMetrics {
         *self.reading.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Offered, delivered, cancelled, removed, quarantined.
-    pub fn counted(&self) -> [u64; 5] {
+    /// In the order of their metrics.
+    pub fn counted(&self) -> [u64; COUNTED.len()] {
         self.counts.each_ref().map(|count| count.load(Relaxed))
     }
 
     pub fn snapshot(&self) -> QueueSnapshot {
-        let [offered, delivered, cancelled, removed, quarantined] = self.counted();
+        let counted = self.counted();
+        let [offered, delivered, cancelled, removed, quarantined, ..] = counted;
+        let [.., taken, acked, nacked, lapsed, died, requeued, stale] = counted;
         let any = self.lateness.count() > 0;
         let ms = |us: u64| any.then_some(us as f64 / 1e3);
         QueueSnapshot {
@@ -136,6 +191,13 @@ impl QueueMetrics {
             cancelled,
             removed,
             quarantined,
+            taken,
+            acked,
+            nacked,
+            lapsed,
+            died,
+            requeued,
+            stale,
             lateness_p50_ms: ms(self.lateness.quantile_us(0.5)),
             lateness_p99_ms: ms(self.lateness.quantile_us(0.99)),
             lateness_max_ms: ms(self.lateness.max_us()),

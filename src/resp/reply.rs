@@ -4,7 +4,7 @@
 //! of a client it quotes.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use redis_protocol::{resp2, resp3};
@@ -22,6 +22,13 @@ impl Encoded {
             reply.encode(protocol, &mut bytes);
             bytes
         })))
+    }
+
+    /// The null of a reply that else is an array, which the encoder of RESP2 does not have.
+    pub fn null_array() -> Arc<Self> {
+        static NULL: LazyLock<Arc<Encoded>> =
+            LazyLock::new(|| Arc::new(Encoded([&b"*-1\r\n"[..], b"_\r\n"].map(BytesMut::from))));
+        Arc::clone(&NULL)
     }
 
     fn bytes(&self, protocol: Protocol) -> &[u8] {
@@ -238,6 +245,7 @@ mod tests {
             (text(""), "$0\r\n\r\n", "$0\r\n\r\n"),
             (text("a\r\nb"), "$4\r\na\r\nb\r\n", "$4\r\na\r\nb\r\n"),
             (Reply::Null, "$-1\r\n", "_\r\n"),
+            (Reply::Encoded(Encoded::null_array()), "*-1\r\n", "_\r\n"),
             (Reply::Array(vec![]), "*0\r\n", "*0\r\n"),
             (
                 Reply::Array(vec![text("x"), Reply::Array(vec![Reply::Integer(2)])]),

@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use crate::metrics::Metrics;
 use crate::scheduler::ownership::Ownership;
 use crate::scheduler::schedule::{Limits, Schedule};
+use crate::scheduler::takers::Takers;
 use crate::scheduler::timer::Timer;
 use crate::store::Store;
 use crate::store::clock::monotonic_us;
@@ -21,6 +22,8 @@ use crate::store::keys::QueueKeys;
 
 pub struct Host {
     store: Rc<Store>,
+    /// Whoever waits for what transfers move.
+    pub takers: Rc<Takers>,
     schedule: RefCell<Schedule>,
     transfer_bytes_max: u64,
     /// The local moment that the timer is set to.
@@ -41,6 +44,7 @@ pub struct Host {
 impl Host {
     pub fn new(
         store: Rc<Store>,
+        takers: Rc<Takers>,
         metrics: Metrics,
         limits: Limits,
         configured: impl Iterator<Item = Bytes>,
@@ -51,6 +55,7 @@ impl Host {
             Schedule::new(monotonic_us(), limits, metrics, Ownership::ALL, configured, clock_of);
         Rc::new_cyclic(|me| Self {
             store,
+            takers,
             schedule: RefCell::new(schedule),
             transfer_bytes_max: limits.transfer.bytes_max,
             timer_set: Cell::new(None),
@@ -99,6 +104,9 @@ impl Host {
                 let (keys, messages_max) = (&transfer.keys, transfer.messages_max);
                 let result = host.store.transfer(keys, messages_max, host.transfer_bytes_max);
                 let result = result.await;
+                if result.as_ref().is_ok_and(|transferred| !transferred.moved.is_empty()) {
+                    host.takers.look(&keys.name);
+                }
                 host.change(|schedule, now_us| {
                     schedule.answered(&transfer, result, now_us.saturating_sub(sent_us), now_us);
                 });

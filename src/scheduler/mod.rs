@@ -5,7 +5,7 @@
 //! and prunes them, [`timer`] fires at the earliest moment. The decisions are pure: the
 //! [`schedule`] with the [`queue_loop`] of each [`queue`], the [`wheel`] of their timers, the
 //! [`run_queue`] of those that wait for a transfer, the [`pace`] of calls, and the lines of
-//! commands that are [`waiting`] for something to take. The schedule asks [`ownership`] which
+//! the [`takers`] that are [`waiting`] for messages. The schedule asks [`ownership`] which
 //! queues are this broker's, and [`admission`] what may be offered to.
 
 pub mod admission;
@@ -19,6 +19,7 @@ pub mod registry;
 pub mod run_queue;
 pub mod safety_scan;
 pub mod schedule;
+pub mod takers;
 pub mod timer;
 pub mod waiting;
 pub mod wakeup;

@@ -1,17 +1,15 @@
 //! Who waits at which queue for something to take: a line for each queue, in order of arrival.
 //!
-//! One that waits at several queues stands in the line of each, and in none once it is woken. A
-//! wake-up that it did not use goes to the next of that line. All is bounded in number, and one
-//! whose deadline has passed is woken no more: it ends by itself.
+//! One that waits at several queues stands in the line of each. While a call asks for it, it is out
+//! of all lines; if that brought nothing, it is back at its places. All is bounded in number.
 
 use std::collections::{BTreeSet, HashMap};
 
 use bytes::Bytes;
 
-/// Those that wait, by ids that grow; `T` wakes one.
+/// Those that wait, by ids that grow; `T` says what each wants.
 #[derive(Debug)]
 pub struct Waiting<T> {
-    places_max: usize,
     places: usize,
     last_id: u64,
     lines: HashMap<Bytes, BTreeSet<u64>>,
@@ -20,68 +18,61 @@ pub struct Waiting<T> {
 
 #[derive(Debug)]
 struct Waiter<T> {
+    /// Each once.
     queues: Vec<Bytes>,
-    /// On the clock that `wake` is told.
-    deadline: u64,
-    bell: T,
-    /// The queue that it is woken for, and has not taken from yet.
-    woken_for: Option<Bytes>,
+    is_out: bool,
+    wants: T,
 }
 
-impl<T: Clone> Waiting<T> {
-    /// `places_max`: places in all lines together.
-    pub fn new(places_max: usize) -> Self {
-        Self { places_max, places: 0, last_id: 0, lines: HashMap::new(), waiters: HashMap::new() }
+impl<T> Default for Waiting<T> {
+    fn default() -> Self {
+        Self { places: 0, last_id: 0, lines: HashMap::new(), waiters: HashMap::new() }
     }
+}
 
-    /// Puts one at the end of the lines of these queues; `None` if there are too many.
-    pub fn park(&mut self, queues: Vec<Bytes>, deadline: u64, bell: T) -> Option<u64> {
-        if self.places + queues.len() > self.places_max {
+impl<T> Waiting<T> {
+    /// Puts one at the end of the lines of these queues; `None` if that would be more places than
+    /// `places_max` in all lines together.
+    pub fn park(&mut self, mut queues: Vec<Bytes>, places_max: usize, wants: T) -> Option<u64> {
+        let mut seen = BTreeSet::new();
+        queues.retain(|queue| seen.insert(queue.clone()));
+        if self.places + queues.len() > places_max {
             return None;
         }
         self.places += queues.len();
         self.last_id += 1;
-        for queue in &queues {
-            self.lines.entry(queue.clone()).or_default().insert(self.last_id);
-        }
-        let waiter = Waiter { queues, deadline, bell, woken_for: None };
-        self.waiters.insert(self.last_id, waiter);
+        self.waiters.insert(self.last_id, Waiter { queues, is_out: true, wants });
+        self.put_back(self.last_id);
         Some(self.last_id)
     }
 
-    /// Takes the first `count` of a queue's line out of all lines: they are to be woken.
-    pub fn wake(&mut self, queue: &[u8], count: usize, now: u64) -> Vec<T> {
-        let Some((queue, line)) = self.lines.get_key_value(queue) else {
-            return Vec::new();
-        };
-        let queue = queue.clone();
-        let waits = |id: &&u64| self.waiters.get(*id).is_some_and(|one| one.deadline > now);
-        let first: Vec<u64> = line.iter().filter(waits).take(count).copied().collect();
-        let mut bells = Vec::with_capacity(first.len());
-        for id in first {
-            self.step_out(id);
-            if let Some(waiter) = self.waiters.get_mut(&id) {
-                waiter.woken_for = Some(queue.clone());
-                bells.push(waiter.bell.clone());
-            }
-        }
-        bells
+    /// The last one that came, whether it still waits or not.
+    pub fn last_id(&self) -> u64 {
+        self.last_id
     }
 
-    /// Forgets one: it goes on, or has left. Gives the queue that it was woken for: one that has
-    /// left owes that wake-up to the next.
-    pub fn remove(&mut self, id: u64) -> Option<Bytes> {
-        self.step_out(id);
-        self.waiters.remove(&id)?.woken_for
+    /// The line of a queue, the longest waiting first.
+    pub fn line(&self, queue: &[u8]) -> impl Iterator<Item = (u64, &T)> {
+        let line = self.lines.get(queue).into_iter().flatten();
+        line.filter_map(|id| Some((*id, &self.waiters.get(id)?.wants)))
     }
 
-    fn step_out(&mut self, id: u64) {
-        let Some(waiter) = self.waiters.get_mut(&id) else {
+    pub fn is_line(&self, queue: &[u8]) -> bool {
+        self.lines.contains_key(queue)
+    }
+
+    /// How many stand in the line of a queue.
+    pub fn in_line(&self, queue: &[u8]) -> usize {
+        self.lines.get(queue).map_or(0, BTreeSet::len)
+    }
+
+    /// Takes one out of all lines, for now.
+    pub fn take_out(&mut self, id: u64) {
+        let Some(waiter) = self.waiters.get_mut(&id).filter(|waiter| !waiter.is_out) else {
             return;
         };
-        let queues = std::mem::take(&mut waiter.queues);
-        self.places -= queues.len();
-        for queue in &queues {
+        waiter.is_out = true;
+        for queue in &waiter.queues {
             if let Some(line) = self.lines.get_mut(queue) {
                 line.remove(&id);
                 if line.is_empty() {
@@ -91,6 +82,31 @@ impl<T: Clone> Waiting<T> {
         }
     }
 
+    /// Puts one back at its places; gives the queues in whose lines it stands now.
+    pub fn put_back(&mut self, id: u64) -> &[Bytes] {
+        let Some(waiter) = self.waiters.get_mut(&id).filter(|waiter| waiter.is_out) else {
+            return &[];
+        };
+        waiter.is_out = false;
+        for queue in &waiter.queues {
+            self.lines.entry(queue.clone()).or_default().insert(id);
+        }
+        &waiter.queues
+    }
+
+    /// Forgets one: it goes on, or has left.
+    pub fn remove(&mut self, id: u64) -> Option<T> {
+        self.take_out(id);
+        let waiter = self.waiters.remove(&id)?;
+        self.places -= waiter.queues.len();
+        Some(waiter.wants)
+    }
+
+    pub fn get(&self, id: u64) -> Option<&T> {
+        self.waiters.get(&id).map(|waiter| &waiter.wants)
+    }
+
+    /// All that wait.
     pub fn len(&self) -> usize {
         self.waiters.len()
     }
@@ -105,104 +121,103 @@ mod tests {
     use super::*;
 
     enum Step {
-        /// Queues and deadline; the id that it gets, if there is a place.
-        Park(&'static [&'static str], u64, Option<u64>),
-        /// Queue, how many, now; the ids of those woken.
-        Wake(&'static str, usize, u64, &'static [u64]),
-        /// Id; the queue whose wake-up it did not use.
-        Remove(u64, Option<&'static str>),
+        /// Queues; the id that it gets, if there is a place.
+        Park(&'static [&'static str], Option<u64>),
+        /// Queue; the ids in its line.
+        Line(&'static str, &'static [u64]),
+        Out(u64),
+        Back(u64),
+        Remove(u64),
     }
 
     #[test]
     fn lines() {
-        use Step::{Park, Remove, Wake};
+        use Step::{Back, Line, Out, Park, Remove};
         let rows: &[(&str, &[Step])] = &[
             (
                 "in order of arrival, each queue for itself",
                 &[
-                    Park(&["a"], 9, Some(1)),
-                    Park(&["b"], 9, Some(2)),
-                    Park(&["a"], 9, Some(3)),
-                    Park(&["a"], 9, Some(4)),
-                    Wake("a", 2, 0, &[1, 3]),
-                    Wake("a", 2, 0, &[4]),
-                    Wake("b", 1, 0, &[2]),
-                    Wake("b", 1, 0, &[]),
-                    Wake("c", 1, 0, &[]),
+                    Park(&["a"], Some(1)),
+                    Park(&["b"], Some(2)),
+                    Park(&["a"], Some(3)),
+                    Line("a", &[1, 3]),
+                    Line("b", &[2]),
+                    Line("c", &[]),
                 ],
             ),
             (
-                "woken once, whatever it waits at",
+                "one that a call asks for is in no line, and then at its place again",
                 &[
-                    Park(&["a", "b"], 9, Some(1)),
-                    Park(&["b"], 9, Some(2)),
-                    Wake("b", 1, 0, &[1]),
-                    Wake("a", 1, 0, &[]),
-                    Wake("b", 1, 0, &[2]),
+                    Park(&["a", "b"], Some(1)),
+                    Park(&["b"], Some(2)),
+                    Out(1),
+                    Out(1),
+                    Line("a", &[]),
+                    Line("b", &[2]),
+                    Back(1),
+                    Back(1),
+                    Line("a", &[1]),
+                    Line("b", &[1, 2]),
                 ],
             ),
             (
-                "one that left is passed over, one that was woken gives the wake-up back",
+                "one that left is in no line",
                 &[
-                    Park(&["a"], 9, Some(1)),
-                    Park(&["a"], 9, Some(2)),
-                    Park(&["a"], 9, Some(3)),
-                    Remove(1, None),
-                    Wake("a", 1, 0, &[2]),
-                    Remove(2, Some("a")),
-                    Remove(2, None),
-                    Wake("a", 1, 0, &[3]),
+                    Park(&["a"], Some(1)),
+                    Park(&["a"], Some(2)),
+                    Remove(1),
+                    Remove(1),
+                    Back(1),
+                    Line("a", &[2]),
+                    Out(2),
+                    Remove(2),
+                    Back(2),
+                    Line("a", &[]),
                 ],
             ),
             (
-                "until its deadline",
+                "four places at most, a queue named twice has one",
                 &[
-                    Park(&["a"], 5, Some(1)),
-                    Park(&["a"], u64::MAX, Some(2)),
-                    Wake("a", 9, 5, &[2]),
-                    Park(&["a"], 6, Some(3)),
-                    Wake("a", 9, 5, &[3]),
-                    Remove(1, None),
-                ],
-            ),
-            (
-                "four places at most",
-                &[
-                    Park(&["a", "b", "c"], 9, Some(1)),
-                    Park(&["a", "b"], 9, None),
-                    Park(&["a"], 9, Some(2)),
-                    Park(&["a"], 9, None),
-                    Wake("c", 1, 0, &[1]),
-                    Park(&["a", "b", "c"], 9, Some(3)),
-                    Remove(3, None),
-                    Park(&["d", "d", "d"], 9, Some(4)),
+                    Park(&["a", "b", "c"], Some(1)),
+                    Park(&["a", "b"], None),
+                    Park(&["a", "a"], Some(2)),
+                    Park(&["a"], None),
+                    Out(1),
+                    Park(&["a"], None),
+                    Remove(1),
+                    Park(&["a", "b", "c"], Some(3)),
+                    Line("a", &[2, 3]),
                 ],
             ),
         ];
         for (what, steps) in rows {
-            let mut waiting = Waiting::new(4);
-            let mut next_id = 1;
+            let mut waiting = Waiting::default();
             for (number, step) in steps.iter().enumerate() {
                 let at = format!("{what}: step {number}");
                 match step {
-                    Park(queues, deadline, id) => {
+                    Park(queues, id) => {
                         let queues =
                             queues.iter().map(|queue| Bytes::from_static(queue.as_bytes()));
-                        let given = waiting.park(queues.collect(), *deadline, next_id);
-                        assert_eq!(given, *id, "{at}");
-                        next_id += u64::from(given.is_some());
+                        assert_eq!(waiting.park(queues.collect(), 4, ()), *id, "{at}");
                     }
-                    Wake(queue, count, now, woken) => {
-                        assert_eq!(waiting.wake(queue.as_bytes(), *count, *now), *woken, "{at}");
+                    Line(queue, ids) => {
+                        let line: Vec<u64> =
+                            waiting.line(queue.as_bytes()).map(|(id, ())| id).collect();
+                        assert_eq!(line, *ids, "{at}");
+                        assert_eq!(waiting.in_line(queue.as_bytes()), ids.len(), "{at}");
+                        assert_eq!(waiting.is_line(queue.as_bytes()), !ids.is_empty(), "{at}");
                     }
-                    Remove(id, queue) => {
-                        let wanted = queue.map(|queue| Bytes::from_static(queue.as_bytes()));
-                        assert_eq!(waiting.remove(*id), wanted, "{at}");
+                    Out(id) => waiting.take_out(*id),
+                    Back(id) => {
+                        waiting.put_back(*id);
+                    }
+                    Remove(id) => {
+                        waiting.remove(*id);
                     }
                 }
             }
             // Nothing is left behind by those that are gone.
-            (1..next_id).for_each(|id| drop(waiting.remove(id)));
+            (1..=waiting.last_id()).for_each(|id| drop(waiting.remove(id)));
             assert!(
                 waiting.is_empty() && waiting.lines.is_empty() && waiting.places == 0,
                 "{what}"

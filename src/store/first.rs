@@ -85,7 +85,7 @@ impl Store {
                     return Ok((true, Vec::new()));
                 }
                 let all = first.len() < wanted;
-                let (full, payloads) = self.take(queue, first, &taken, message_max).await?;
+                let (full, payloads) = self.poll_pending(queue, first, &taken, message_max).await?;
                 Ok((full || all, payloads))
             };
             match round.await {
@@ -147,7 +147,7 @@ impl Store {
 
     /// Takes those of the messages that are still pending, beside what is `taken`; and whether a
     /// reply holds no more.
-    async fn take(
+    async fn poll_pending(
         &self,
         queue: &QueueName,
         messages: Vec<MessageId>,

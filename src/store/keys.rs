@@ -15,6 +15,11 @@ const RECORD: &str = "delay_broker_queue";
 const NAMES: &str = "delay_broker_names";
 const IDS: &str = "delay_broker_ids";
 const QUARANTINE: &str = "delay_broker_quarantine";
+const LEASED: &str = "delay_broker_leased";
+const RETRY: &str = "delay_broker_retry";
+const DEAD: &str = "delay_broker_dead";
+const TAKEN: &str = "delay_broker_taken";
+const TRIES: &str = "delay_broker_tries";
 /// The set of the queues that the brokers know: a hint, written apart from the offer.
 pub const REGISTRY: &str = "delay_broker_queues";
 /// zset: the latest time that ids were noted to have.
@@ -34,6 +39,11 @@ pub enum Key {
     Names,
     Ids,
     Quarantine,
+    Leased,
+    Retry,
+    Dead,
+    Taken,
+    Tries,
     All,
     Registry,
     Node,
@@ -61,6 +71,16 @@ pub struct QueueKeys {
     pub ids: Bytes,
     /// zset: members that could not be read, with their score.
     pub quarantine: Bytes,
+    /// zset: ids of messages that consumers have taken, with the end of the lease, Unix ms.
+    pub leased: Bytes,
+    /// zset: ids of those that wait for a retry, with when it may be, Unix ms.
+    pub retry: Bytes,
+    /// zset: ids of those that are retried no more, with when they died, Unix ms.
+    pub dead: Bytes,
+    /// hash: their payloads, by id.
+    pub taken: Bytes,
+    /// hash: by id how often they were handed out, where that was more than once.
+    pub tries: Bytes,
     /// Where the due time of a new head is published; the guard of the scripts.
     pub channel: Bytes,
 }
@@ -79,6 +99,11 @@ impl QueueKeys {
             names: name(NAMES, queue),
             ids: name(IDS, queue),
             quarantine: name(QUARANTINE, queue),
+            leased: name(LEASED, queue),
+            retry: name(RETRY, queue),
+            dead: name(DEAD, queue),
+            taken: name(TAKEN, queue),
+            tries: name(TRIES, queue),
             channel: name(CHANNEL, queue),
         }
     }
@@ -104,6 +129,11 @@ impl QueueKeys {
             Key::Names => &self.names,
             Key::Ids => &self.ids,
             Key::Quarantine => &self.quarantine,
+            Key::Leased => &self.leased,
+            Key::Retry => &self.retry,
+            Key::Dead => &self.dead,
+            Key::Taken => &self.taken,
+            Key::Tries => &self.tries,
             Key::Guard => &self.channel,
             Key::All => &ALL_KEY,
             Key::Registry => &REGISTRY_KEY,

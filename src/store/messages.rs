@@ -49,6 +49,12 @@ pub struct QueueState {
     pub trouble: Option<Bytes>,
     /// `redisson`, or `zset` where no order list is kept.
     pub layout: String,
+    /// Messages that consumers have taken, that wait for a retry, and that are dead; -1: as above.
+    pub leased: i64,
+    pub waiting: i64,
+    pub dead: i64,
+    /// When the first of the leases ends, Unix ms.
+    pub lease_ends_ms: Option<u64>,
     /// Redis's time of this answer.
     pub now_us: u64,
 }
@@ -306,6 +312,10 @@ impl Store {
             layout: answer.text()?,
             paused_all: answer.int()? == 1,
             trouble: Some(answer.bytes()?).filter(|trouble| !trouble.is_empty()),
+            leased: answer.int()?,
+            waiting: answer.int()?,
+            dead: answer.int()?,
+            lease_ends_ms: answer.score_if_any()?.map(Score::moment),
         })
     }
 
@@ -433,7 +443,7 @@ pub(super) fn payloads(mut answer: Answer) -> Result<Vec<Bytes>, StoreError> {
 }
 
 /// The queue's name goes first in every script.
-fn args(queue: &QueueName, more: impl IntoIterator<Item = Bytes>) -> Vec<Bytes> {
+pub(super) fn args(queue: &QueueName, more: impl IntoIterator<Item = Bytes>) -> Vec<Bytes> {
     let mut args = vec![Bytes::copy_from_slice(queue.as_bytes())];
     args.extend(more);
     args

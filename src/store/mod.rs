@@ -21,6 +21,7 @@ pub mod facts;
 pub mod first;
 pub mod keys;
 pub mod lane;
+pub mod leases;
 pub mod link;
 pub mod member;
 pub mod messages;
@@ -64,6 +65,12 @@ pub enum StoreError {
          them: use one of those, or raise the limit"
     )]
     TooManyQueues { max: usize },
+    /// Not applied: as many takers wait as may.
+    #[error(
+        "the limit of {max} takers that wait (limits.takers_max) is reached: retry, or raise the \
+         limit"
+    )]
+    TooManyTakers { max: usize },
     /// Not applied: a cursor that no page gave.
     #[error("invalid cursor: use the one of the last reply, or start with 0")]
     BadCursor,

@@ -103,6 +103,7 @@ parts! {
     "Head" = "_head";
     "Publish" = "_publish";
     "Convert" = "_convert";
+    "Lease" = "_lease";
 }
 
 scripts! {
@@ -131,14 +132,21 @@ scripts! {
     QUARANTINE_RESTORE = "quarantine_restore" (Call Timeout List Record Quarantine Guard);
     QUARANTINE_DROP = "quarantine_drop" (Call Record Quarantine Guard);
     SIZE = "size" (Timeout Record Guard);
-    INFO = "info" (Destination Timeout List Record Names Quarantine All Ids Guard);
+    INFO = "info" (Destination Timeout List Record Names Quarantine All Ids Leased Retry Dead Guard);
     STATS = "stats" (All) each (Timeout Destination Record Quarantine);
     SETTLE = "settle" (Call Guard);
     NODE = "node" (Node);
-    PRUNE = "prune" (Timeout List Record Names Ids Registry Guard);
+    PRUNE = "prune" (Timeout List Record Names Ids Registry Taken Guard);
     CONFIGURE = "configure" (Record Timeout List Guard);
     CONVERT_LISTED = "convert_listed" (Call Timeout List Record Guard);
     CONVERT_PENDING = "convert_pending" (Call Timeout List Record Guard);
+    TAKE = "take" (Call Destination Timeout Record All Leased Retry Dead Taken Tries Guard);
+    ACK = "ack" (Call Timeout Record Leased Retry Dead Taken Tries Guard);
+    NACK = "nack" (Call Timeout Record Leased Retry Dead Taken Tries Guard);
+    EXTEND = "extend" (Call Timeout Record Leased Retry Dead Taken Tries Guard);
+    TAKEN = "taken" (Timeout Record Leased Retry Dead Taken Tries Guard);
+    DEAD = "dead" (Call Timeout Record Leased Retry Dead Taken Tries Guard);
+    READY = "ready" () each (Destination Leased Retry);
 }
 
 /// The files of the parts, without their ending.

@@ -90,15 +90,48 @@ impl Peer {
     }
 }
 
-/// A command that waits at a queue, and answers why it waits no longer.
-fn waits_at(broker: &Rc<Broker>, queue: &'static str, at_most: Option<Duration>) -> Run {
-    let enough = CancellationToken::new();
-    let (broker, told) = (broker.clone(), enough.clone());
-    let reply = async move {
-        let waited = broker.wait_at(vec![queue.into()], at_most, &told).await;
-        Reply::Simple(format!("{waited:?}").into())
-    };
-    Run::Parked(Box::pin(reply), enough)
+/// Commands that wait: how many do, and the bell that lets one of them go on.
+#[derive(Clone, Default)]
+struct Waits(Rc<(Cell<usize>, Notify)>);
+
+impl Waits {
+    fn number(&self) -> usize {
+        self.0.0.get()
+    }
+
+    fn ring(&self) {
+        self.0.1.notify_one();
+    }
+
+    /// A command that waits, and answers why it waits no longer.
+    fn run(&self, at_most: Option<Duration>) -> Run {
+        struct Place(Waits);
+        impl Drop for Place {
+            fn drop(&mut self) {
+                self.0.0.0.set(self.0.number() - 1);
+            }
+        }
+        let enough = CancellationToken::new();
+        let (waits, told) = (self.clone(), enough.clone());
+        let reply = async move {
+            waits.0.0.set(waits.number() + 1);
+            let place = Place(waits);
+            let elapsed = async {
+                match at_most {
+                    Some(at_most) => tokio::time::sleep(at_most).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let waited = tokio::select! {
+                biased;
+                () = told.cancelled() => "Enough",
+                () = place.0.0.1.notified() => "Woken",
+                () = elapsed => "Elapsed",
+            };
+            Reply::Simple(waited.into())
+        };
+        Run::Parked(Box::pin(reply), enough)
+    }
 }
 
 fn pong() -> Run {
@@ -108,30 +141,31 @@ fn pong() -> Run {
 #[test]
 fn a_command_that_waits_is_answered_between_what_is_before_and_behind_it() {
     with_broker(async |broker| {
-        let mut peer = Peer::new(&broker, vec![pong(), waits_at(&broker, "q", None)]);
+        let waits = Waits::default();
+        let mut peer = Peer::new(&broker, vec![pong(), waits.run(None)]);
         peer.pipe.write_all(b"ECHO 1\r\nECHO 2\r\n").await.unwrap();
         peer.gets("+PONG\r\n").await;
-        until_it_is(|| broker.waiting() == 1).await;
-        broker.wake(b"another", 1);
-        broker.wake(b"q", 1);
+        until_it_is(|| waits.number() == 1).await;
+        waits.ring();
         peer.gets("+Woken\r\n$1\r\n1\r\n$1\r\n2\r\n").await;
-        assert_eq!(broker.waiting(), 0);
+        assert_eq!(waits.number(), 0);
     });
 }
 
 #[test]
 fn it_waits_until_its_deadline_the_stop_or_the_end_of_what_the_client_says() {
     with_broker(async |broker| {
-        let waits = |at_most| vec![waits_at(&broker, "q", at_most)];
+        let line = Waits::default();
+        let waits = |at_most| vec![line.run(at_most)];
         let mut elapses = Peer::new(&broker, waits(Some(Duration::from_millis(1))));
         elapses.gets("+Elapsed\r\n").await;
         let mut stopped = Peer::new(&broker, waits(None));
-        until_it_is(|| broker.waiting() == 1).await;
+        until_it_is(|| line.number() == 1).await;
         stopped.stop.cancel();
         stopped.gets("+Enough\r\n").await;
         stopped.gets_end().await;
         let mut silent = Peer::new(&broker, waits(None));
-        until_it_is(|| broker.waiting() == 1).await;
+        until_it_is(|| line.number() == 1).await;
         silent.pipe.shutdown().await.unwrap();
         silent.gets("+Enough\r\n").await;
         silent.gets_end().await;
@@ -144,22 +178,21 @@ fn it_waits_until_its_deadline_the_stop_or_the_end_of_what_the_client_says() {
 }
 
 #[test]
-fn whoever_leaves_or_is_killed_is_out_of_line_and_the_next_is_woken() {
+fn whoever_leaves_or_is_killed_waits_no_longer() {
     with_broker(async |broker| {
-        let peer = || Peer::new(&broker, vec![waits_at(&broker, "q", None)]);
-        let (killed, left, mut last) = (peer(), peer(), peer());
-        until_it_is(|| broker.waiting() == 3).await;
-        // Woken, and gone before it takes anything: the next is woken, and is gone too.
-        broker.clients.list().iter().take(2).for_each(|client| client.kill());
-        broker.wake(b"q", 1);
+        let waits = Waits::default();
+        let peer = || Peer::new(&broker, vec![waits.run(None)]);
+        let (killed, mut last) = (peer(), peer());
+        until_it_is(|| waits.number() == 2).await;
+        broker.clients.list().iter().take(1).for_each(|client| client.kill());
         killed.served.await.unwrap();
-        left.served.await.unwrap();
+        assert_eq!(waits.number(), 1);
+        waits.ring();
         last.gets("+Woken\r\n").await;
-        assert_eq!(broker.clients.len(), 1);
         let gone = peer();
-        until_it_is(|| broker.waiting() == 1).await;
+        until_it_is(|| waits.number() == 1).await;
         gone.leaves().await.unwrap();
-        assert_eq!(broker.waiting(), 0);
+        assert_eq!((waits.number(), broker.clients.len()), (0, 1));
     });
 }
 
@@ -167,7 +200,8 @@ fn whoever_leaves_or_is_killed_is_out_of_line_and_the_next_is_woken() {
 fn what_is_behind_a_command_that_waits_stays_bounded() {
     const COUNT: usize = 100_000;
     with_broker(async |broker| {
-        let peer = Peer::new(&broker, vec![waits_at(&broker, "q", None)]);
+        let waits = Waits::default();
+        let peer = Peer::new(&broker, vec![waits.run(None)]);
         let (mut from, mut to) = tokio::io::split(peer.pipe);
         let sent = Rc::new(Cell::new(0));
         let sending = {
@@ -180,14 +214,14 @@ fn what_is_behind_a_command_that_waits_stays_bounded() {
                 to
             })
         };
-        until_it_is(|| broker.waiting() == 1 && sent.get() >= READ_AHEAD).await;
+        until_it_is(|| waits.number() == 1 && sent.get() >= READ_AHEAD).await;
         for _ in 0..1_000 {
             yield_now().await;
         }
         let taken = sent.get();
         assert!(taken <= READ_AHEAD + READ_MAX + PIPE, "{taken} bytes were taken");
         assert!(broker.memory.used_and_limit().0 <= taken, "they are counted");
-        broker.wake(b"q", 1);
+        waits.ring();
         let mut got = vec![0; "+Woken\r\n".len() + COUNT * "+PONG\r\n".len()];
         from.read_exact(&mut got).await.unwrap();
         assert!(got.starts_with(b"+Woken\r\n+PONG\r\n"));

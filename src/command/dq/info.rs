@@ -5,9 +5,10 @@
 //! next_due, oldest_overdue_ms, listed, named, quarantined, paused and paused_until (-1 = until
 //! DQ.RESUME; Redisson's own transfer does not know a pause), paused_all, layout (`redisson`, or
 //! `zset` where no order list is kept), format, ttl_ms (the least of the queue's keys: something
-//! else set it, and the queue will vanish). Of this broker since `since` (Unix ms), equal to the
+//! else set it, and the queue will vanish), leased, waiting (for a retry), dead, lease_ends (Unix ms,
+//! of the lease that ends first). Of this broker: takers (clients that wait in DQ.TAKE), and since `since` (Unix ms), equal to the
 //! metrics labelled `counted_as` (the queue, or `other` for all those beyond the first few):
-//! offered, delivered, cancelled, removed, lateness_p50_ms, lateness_p99_ms, lateness_max_ms (nil
+//! offered, delivered, cancelled, removed, taken, acked, nacked, lapsed, died, lateness_p50_ms, lateness_p99_ms, lateness_max_ms (nil
 //! where nothing was delivered).
 //! Errors: BADQUEUE, WRONGTYPE, UNAVAILABLE. Way: `lua/info.lua`.
 
@@ -66,6 +67,16 @@ fn reply(name: Reply, info: broker::QueueInfo) -> Reply {
         ("delivered", Reply::count(info.counts.delivered)),
         ("cancelled", Reply::count(info.counts.cancelled)),
         ("removed", Reply::count(info.counts.removed)),
+        ("leased", Reply::Integer(state.leased)),
+        ("waiting", Reply::Integer(state.waiting)),
+        ("dead", Reply::Integer(state.dead)),
+        ("lease_ends", state.lease_ends_ms.map_or(Reply::Null, Reply::count)),
+        ("takers", Reply::count(info.takers as u64)),
+        ("taken", Reply::count(info.counts.taken)),
+        ("acked", Reply::count(info.counts.acked)),
+        ("nacked", Reply::count(info.counts.nacked)),
+        ("lapsed", Reply::count(info.counts.lapsed)),
+        ("died", Reply::count(info.counts.died)),
         ("lateness_p50_ms", late(info.counts.lateness_p50_ms)),
         ("lateness_p99_ms", late(info.counts.lateness_p99_ms)),
         ("lateness_max_ms", late(info.counts.lateness_max_ms)),

@@ -1,0 +1,243 @@
+//! Consumers at least once: they take messages for a time, settle them, and look after those that
+//! are taken, wait for a retry, or are dead.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
+
+use crate::broker::queue::Queue;
+use crate::broker::{Broker, cursor};
+use crate::domain::glob;
+use crate::domain::lease::{Nack, Receipt};
+use crate::domain::queue::QueueName;
+use crate::scheduler::takers::{Hand, Take};
+use crate::store::StoreError;
+use crate::store::cursor::Cursor;
+use crate::store::leases::{Held, HeldMessage, Leased, Wanted};
+
+/// Dead messages that one command brings back or drops where none is named.
+const DEAD_MAX: usize = 1_000;
+/// Pages that one command reads to find those that match.
+const PAGES_MAX: usize = 100;
+/// Of a page without payloads.
+const PAGE: u64 = 1_000;
+
+/// What a taker wants.
+#[derive(Debug)]
+pub struct TakeRequest {
+    /// In the order in which they are asked.
+    pub queues: Vec<QueueName>,
+    pub count: usize,
+    /// `None`: it does not wait; else so long, or for ever.
+    pub block: Option<Option<Duration>>,
+    pub lease_ms: u64,
+}
+
+/// What it got.
+#[derive(Debug)]
+pub struct TakenMessages {
+    pub queue: QueueName,
+    /// The end of the leases, Unix ms.
+    pub until_ms: u64,
+    pub messages: Vec<Leased>,
+}
+
+/// Dead messages: those with these ids, or without ids all, that match.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Dead {
+    pub ids: Vec<Bytes>,
+    /// Of the reason.
+    pub pattern: Option<Bytes>,
+}
+
+impl Dead {
+    fn has(&self, message: &HeldMessage) -> bool {
+        let matches = |pattern: &Bytes| glob::matches(pattern, &message.reason);
+        (self.ids.is_empty() || self.ids.contains(&message.id))
+            && self.pattern.as_ref().is_none_or(matches)
+    }
+}
+
+impl Broker {
+    /// Takes messages for a time; `None` if there are none within the time that it waits, or
+    /// `enough` was said before. Safe to cancel: what it got by then goes back.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn take(
+        &self,
+        request: TakeRequest,
+        enough: &CancellationToken,
+    ) -> Result<Option<TakenMessages>, StoreError> {
+        let TakeRequest { queues, count, block, lease_ms } = request;
+        let wanted = Wanted { count, lease_ms, message_max: self.message_bytes_max() };
+        let takers = &self.host.takers;
+        let taken = |hand: Hand| TakenMessages {
+            queue: hand.queue.clone(),
+            until_ms: hand.until_ms,
+            messages: hand.take_over(),
+        };
+        // One after the other, so that what is there is taken in their order.
+        if queues.len() > 1 || block.is_none() {
+            for queue in &queues {
+                let take = Take { queues: vec![queue.clone()], wanted, waits: false };
+                if let Some(hand) = takers.take(take).await? {
+                    return Ok(Some(taken(hand)));
+                }
+            }
+        }
+        let Some(at_most) = block else {
+            return Ok(None);
+        };
+        let elapsed = async {
+            match at_most {
+                Some(at_most) => tokio::time::sleep(at_most).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            hand = takers.take(Take { queues, wanted, waits: true }) => Ok(hand?.map(taken)),
+            () = enough.cancelled() => Ok(None),
+            () = elapsed => Ok(None),
+        }
+    }
+}
+
+impl Queue<'_> {
+    pub async fn ack(&self, receipts: Vec<Receipt>) -> Result<u64, StoreError> {
+        let acked = self.broker.store.ack(self.name, &receipts).await?;
+        if acked > 0 {
+            self.metrics().acked(acked);
+        }
+        self.count_stale(receipts.len(), acked);
+        Ok(acked)
+    }
+
+    pub async fn nack(
+        &self,
+        receipts: Vec<Receipt>,
+        mode: Nack,
+        delay_ms: Option<u64>,
+        reason: Bytes,
+    ) -> Result<u64, StoreError> {
+        let given = self.broker.store.nack(self.name, &receipts, mode, delay_ms, reason).await?;
+        if given.count > 0 {
+            self.metrics().nacked(given.count);
+            self.metrics().died(given.died);
+            self.broker.host.takers.look(self.name.as_bytes());
+        }
+        self.count_stale(receipts.len(), given.count);
+        Ok(given.count)
+    }
+
+    pub async fn extend(&self, receipts: Vec<Receipt>, lease_ms: u64) -> Result<u64, StoreError> {
+        let extended = self.broker.store.extend(self.name, &receipts, lease_ms).await?;
+        self.count_stale(receipts.len(), extended);
+        Ok(extended)
+    }
+
+    /// Receipts that settled nothing; a queue without any messages gets no series for them.
+    fn count_stale(&self, receipts: usize, settled: u64) {
+        let stale = (receipts as u64).saturating_sub(settled);
+        let (_, counts) = self.broker.metrics.shown(self.name.as_bytes());
+        if stale > 0 && counts.taken > 0 {
+            self.metrics().stale(stale);
+        }
+    }
+
+    /// A page of the messages that are leased or wait, and the cursor of the next, if there is one.
+    pub async fn taken(
+        &self,
+        held: Held,
+        count: usize,
+        cursor: Option<Bytes>,
+    ) -> Result<(Option<Bytes>, Vec<HeldMessage>), StoreError> {
+        let of = match held {
+            Held::Leased => "DQ.TAKEN LEASED",
+            Held::Waiting => "DQ.TAKEN WAITING",
+            Held::Dead => "DQ.DEAD",
+        };
+        let cursor = self.opened(of, cursor)?;
+        let max = self.broker.message_bytes_max();
+        let page = self.broker.store.held(self.name, held, count as u64, max, &cursor);
+        let (messages, next) = page.await?;
+        Ok((self.sealed(of, &next), messages))
+    }
+
+    /// A page of the dead messages that match, and the cursor of the next, if there is one.
+    pub async fn dead_list(
+        &self,
+        count: usize,
+        cursor: Option<Bytes>,
+        pattern: Option<Bytes>,
+    ) -> Result<(Option<Bytes>, Vec<HeldMessage>), StoreError> {
+        let which = Dead { ids: Vec::new(), pattern };
+        let (mut cursor, mut found) = (cursor, Vec::new());
+        for _ in 0..PAGES_MAX {
+            let (next, page) = self.taken(Held::Dead, count - found.len(), cursor).await?;
+            let bytes: usize = page.iter().flat_map(|one| &one.payload).map(Bytes::len).sum();
+            found.extend(page.into_iter().filter(|one| which.has(one)));
+            cursor = next;
+            // Without a pattern the page is what there is; with one, a reply stays bounded.
+            let ends = which.pattern.is_none() || found.len() >= count || bytes > 0;
+            if cursor.is_none() || (ends && !found.is_empty()) {
+                break;
+            }
+        }
+        Ok((cursor, found))
+    }
+
+    pub async fn dead_requeue(&self, which: Dead, delay_ms: u64) -> Result<u64, StoreError> {
+        let Some(ids) = self.dead_ids(which).await? else {
+            return Ok(0);
+        };
+        let requeued = self.broker.store.requeue_dead(self.name, &ids, delay_ms).await?;
+        if requeued > 0 {
+            self.metrics().requeued(requeued);
+            self.broker.host.takers.look(self.name.as_bytes());
+        }
+        Ok(requeued)
+    }
+
+    pub async fn dead_drop(&self, which: Dead) -> Result<u64, StoreError> {
+        match self.dead_ids(which).await? {
+            Some(ids) => self.broker.store.drop_dead(self.name, &ids).await,
+            None => Ok(0),
+        }
+    }
+
+    /// The ids that are meant; empty: the first ones. `None` if none matches.
+    async fn dead_ids(&self, which: Dead) -> Result<Option<Vec<Bytes>>, StoreError> {
+        if which.pattern.is_none() {
+            return Ok(Some(which.ids));
+        }
+        let (mut cursor, mut ids) = (Cursor::default(), Vec::new());
+        loop {
+            let page = self.broker.store.held(self.name, Held::Dead, PAGE, 0, &cursor);
+            let (messages, next) = page.await?;
+            let matching = messages.into_iter().filter(|one| which.has(one));
+            ids.extend(matching.map(|one| one.id));
+            ids.truncate(DEAD_MAX);
+            if next.is_end() || ids.len() >= DEAD_MAX {
+                return Ok((!ids.is_empty()).then_some(ids));
+            }
+            cursor = next;
+            self.broker.turns.next().await;
+        }
+    }
+
+    fn opened(&self, of: &str, text: Option<Bytes>) -> Result<Cursor, StoreError> {
+        let Some(text) = text else {
+            return Ok(Cursor::default());
+        };
+        let of = [of.as_bytes(), self.name.as_bytes()];
+        cursor::opened_page(&of, &text).ok_or(StoreError::BadCursor)
+    }
+
+    fn sealed(&self, of: &str, next: &Cursor) -> Option<Bytes> {
+        let of = [of.as_bytes(), self.name.as_bytes()];
+        (!next.is_end()).then(|| cursor::sealed_page(&of, next))
+    }
+}

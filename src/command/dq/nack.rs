@@ -1,0 +1,108 @@
+//! `DQ.NACK queue receipt [receipt ...] [FAIL|SILENT|FATAL] [DELAY d] [REASON text]`: gives messages
+//! back that DQ.TAKE handed out.
+//!
+//! FAIL (the default) counts the attempt: the message can be taken again after a growing wait, or is
+//! dead at the last attempt. SILENT does not count it, and does not wait. FATAL: it is dead at
+//! once. DELAY says another wait; from the third delivery on it is at least 100 ms. Replies with
+//! how many were given back, those that died included.
+//! Errors: ERR, BADID, BADDELAY, BADQUEUE, TOOBIG (REASON), TOOMANY, WRONGTYPE, UNAVAILABLE,
+//! UNCERTAIN (it may be repeated). Way: `lua/nack.lua`, one call.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+
+use crate::broker::Broker;
+use crate::domain::lease::{Nack as Mode, REASON_BYTES_MAX, Receipt};
+use crate::domain::queue::QueueName;
+use crate::resp::Reply;
+
+use crate::command::args::{ArgError, Args, is};
+use crate::command::{Caller, Command, Flag, Flags, MANY, Run, Spec, later};
+
+pub const SPEC: Spec = Spec {
+    name: "DQ.NACK",
+    usage: "queue receipt [receipt ...] [FAIL|SILENT|FATAL] [DELAY d] [REASON text]",
+    summary: "Gives messages that were taken back, to be retried or put aside",
+    args: 2..=MANY,
+    flags: Flags::of(&[Flag::Write, Flag::Fast]),
+    ..Spec::writing(parse)
+};
+
+#[derive(Debug, PartialEq)]
+pub struct Nack {
+    queue: QueueName,
+    receipts: Vec<Receipt>,
+    mode: Mode,
+    /// `None`: as the mode says.
+    delay_ms: Option<u64>,
+    reason: Bytes,
+}
+
+fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
+    let words = ["FAIL", "SILENT", "FATAL", "DELAY", "REASON"];
+    let (queue, receipts) = (args.queue()?, args.receipts(&words)?);
+    let (mut mode, mut delay_ms, mut reason) = (None, None, None);
+    while let Some(option) = args.option() {
+        let named = Mode::WORDS.into_iter().find(|(_, word)| is(option, word));
+        if let (Some((named, _)), None) = (named, mode) {
+            mode = Some(named);
+        } else if is(option, "DELAY") && delay_ms.is_none() {
+            delay_ms = Some(args.ms("DELAY", args.rules.delay_max_ms)?);
+        } else if is(option, "REASON") && reason.is_none() {
+            let text = args.value_of("REASON")?;
+            if text.len() > REASON_BYTES_MAX {
+                let size = text.len();
+                let rule =
+                    format_args!("REASON of {size} bytes is larger than {REASON_BYTES_MAX} bytes");
+                return Err(ArgError::new("TOOBIG", rule));
+            }
+            reason = Some(Bytes::copy_from_slice(text));
+        } else {
+            return Err(args.unexpected(option));
+        }
+    }
+    let (mode, reason) = (mode.unwrap_or(Mode::Fail), reason.unwrap_or_default());
+    Ok(Command::Nack(Nack { queue, receipts, mode, delay_ms, reason }))
+}
+
+impl Nack {
+    pub fn run(self, _: &Caller, broker: &Rc<Broker>) -> Run {
+        let Self { queue, receipts, mode, delay_ms, reason } = self;
+        let call = async move |broker: &Broker| {
+            broker.queue(&queue).nack(receipts, mode, delay_ms, reason).await
+        };
+        later(broker, call, Reply::count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::tests::{check, queue};
+
+    #[test]
+    fn parse() {
+        let of = |mode, delay_ms, reason: &'static str| {
+            Ok(Command::Nack(Nack {
+                queue: queue("q"),
+                receipts: vec![Receipt { id: [0xff; 8], delivery: 1 }],
+                mode,
+                delay_ms,
+                reason: reason.into(),
+            }))
+        };
+        check(&[
+            ("DQ.NACK q ffffffffffffffff:1", of(Mode::Fail, None, "")),
+            ("DQ.NACK q ffffffffffffffff:1 silent", of(Mode::Silent, None, "")),
+            (
+                "DQ.NACK q ffffffffffffffff:1 REASON fatal DELAY 0 Fatal",
+                of(Mode::Fatal, Some(0), "fatal"),
+            ),
+            ("DQ.NACK q ffffffffffffffff:1 FAIL SILENT", Err("ERR syntax error: unexpected")),
+            ("DQ.NACK q ffffffffffffffff:1 DELAY 2d", Err("BADDELAY DELAY '2d' ")),
+            ("DQ.NACK q FAIL", Err("BADID receipt 1: receipt 'FAIL' must be")),
+            ("DQ.NACK q ffffffffffffffff:1 x", Err("BADID receipt 2: receipt 'x' must be")),
+        ]);
+    }
+}

@@ -1,0 +1,184 @@
+//! `DQ.TAKE queue [COUNT n] [BLOCK d] [LEASE d] [DECODE] [ALSO queue ...]`: takes delivered messages
+//! for a time.
+//!
+//! Replies with an array of maps: receipt, id, attempt (1 = the first), until (Unix ms), payload;
+//! with ALSO the queue; with DECODE the payload as text, and encoding. Nil if nothing came. A
+//! message that is not settled by `until` can be taken again. BLOCK as in XREADGROUP: without it
+//! the call does not wait, 0 waits for ever. ALSO stands last: queues are asked from left to right.
+//! Errors: ERR (COUNT), BADQUEUE, BADDELAY, TOOBIG, TOOMANY, WRONGTYPE, UNAVAILABLE.
+//! Way: `scheduler::takers`, `lua/take.lua`.
+
+use std::borrow::Cow;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
+
+use crate::broker::{Broker, TakeRequest, TakenMessages};
+use crate::domain::encoding;
+use crate::domain::lease::{LEASE_MS, LEASE_MS_MAX, LEASE_MS_MIN};
+use crate::domain::queue::QueueName;
+use crate::resp::{Encoded, Reply};
+
+use crate::command::args::{ArgError, Args, bad_delay, is};
+use crate::command::{
+    Caller, Categories, Category, Command, Failure, Flag, Flags, MANY, Run, Spec,
+};
+
+pub const SPEC: Spec = Spec {
+    name: "DQ.TAKE",
+    usage: "queue [COUNT n] [BLOCK d] [LEASE d] [DECODE] [ALSO queue ...]",
+    summary: "Takes delivered messages for a time, or waits for them",
+    args: 1..=MANY,
+    flags: Flags::of(&[Flag::Write, Flag::Blocking]),
+    categories: Categories::of(&[Category::Write, Category::Payload]),
+    ..Spec::writing(parse)
+};
+
+#[derive(Debug, PartialEq)]
+pub struct Take {
+    queues: Vec<QueueName>,
+    count: usize,
+    /// `None`: it does not wait; 0: for ever.
+    block_ms: Option<u64>,
+    lease_ms: u64,
+    decode: bool,
+}
+
+fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
+    let mut take = Take {
+        queues: vec![args.queue()?],
+        count: 1,
+        block_ms: None,
+        lease_ms: LEASE_MS,
+        decode: false,
+    };
+    let mut seen: Vec<&'static str> = Vec::new();
+    while let Some(option) = args.option() {
+        let words = ["COUNT", "BLOCK", "LEASE", "DECODE", "ALSO"];
+        let word = words.into_iter().find(|word| is(option, word) && !seen.contains(word));
+        seen.extend(word);
+        match word {
+            Some("COUNT") => {
+                let count = args.count(1..=args.rules.take_count_max as u64)?;
+                take.count = usize::try_from(count).unwrap_or(1);
+            }
+            Some("BLOCK") => take.block_ms = Some(args.ms("BLOCK", args.rules.block_ms_max)?),
+            Some("LEASE") => take.lease_ms = lease(args)?,
+            Some("DECODE") => take.decode = true,
+            Some("ALSO") => {
+                take.queues.push(args.queue()?);
+                while args.left() > 0 {
+                    take.queues.push(args.queue()?);
+                }
+            }
+            _ => return Err(args.unexpected(option)),
+        }
+    }
+    Ok(Command::Take(take))
+}
+
+/// The value of `LEASE`.
+pub fn lease(args: &mut Args<'_, '_>) -> Result<u64, ArgError> {
+    let (raw, ms) = args.raw_ms("LEASE", LEASE_MS_MAX)?;
+    if ms < LEASE_MS_MIN {
+        let rule = format_args!("must be at least {LEASE_MS_MIN} ms");
+        return Err(bad_delay("LEASE", raw, rule));
+    }
+    Ok(ms)
+}
+
+impl Take {
+    pub fn run(self, caller: &Caller, broker: &Rc<Broker>) -> Run {
+        let named = self.queues.iter().map(QueueName::as_bytes);
+        let user = caller.user.as_ref();
+        let refused = named.skip(1).find(|name| user.is_none_or(|user| !user.may_name(name)));
+        if let Some(name) = refused {
+            let user = user.map_or_else(String::new, |user| user.name.clone());
+            return Run::Ready(Failure::NoQueue { user, queue: name.to_vec() }.into());
+        }
+        let Self { queues, count, block_ms, lease_ms, decode } = self;
+        let shows_queue = queues.len() > 1;
+        let block = block_ms.map(|ms| (ms > 0).then(|| Duration::from_millis(ms)));
+        let request = TakeRequest { queues, count, block, lease_ms };
+        let (broker, enough) = (Rc::clone(broker), CancellationToken::new());
+        let stop = enough.clone();
+        let reply = async move {
+            match broker.take(request, &stop).await {
+                Ok(Some(taken)) => reply(taken, decode, shows_queue),
+                Ok(None) => Reply::Encoded(Encoded::null_array()),
+                Err(error) => Failure::from(error).into(),
+            }
+        };
+        Run::Parked(Box::pin(reply), enough)
+    }
+}
+
+fn reply(taken: TakenMessages, decode: bool, shows_queue: bool) -> Reply {
+    let TakenMessages { queue, until_ms, messages } = taken;
+    let rows = messages.into_iter().map(|message| {
+        let (mut payload, mut encoding) = (message.payload, None);
+        if decode {
+            let (read_as, shown) = encoding::decode(&payload);
+            encoding = Some(("encoding", read_as.word().into()));
+            if let Cow::Owned(text) = shown {
+                payload = Bytes::from(text);
+            }
+        }
+        let fields = [
+            ("receipt", message.receipt.to_string().into()),
+            ("id", hex::encode(message.receipt.id).into()),
+            ("attempt", Reply::count(message.attempt)),
+            ("until", Reply::count(until_ms)),
+            ("payload", Reply::Bulk(payload)),
+        ];
+        let queue = shows_queue.then(|| ("queue", Reply::Bulk(queue.to_bytes())));
+        let fields = fields.into_iter().chain(encoding).chain(queue);
+        Reply::Map(fields.map(|(key, value)| (key.into(), value)).collect())
+    });
+    Reply::Array(rows.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::tests::{check, queue};
+
+    #[test]
+    fn parse() {
+        let take = |names: &[&str]| Take {
+            queues: names.iter().map(|name| queue(name)).collect(),
+            count: 1,
+            block_ms: None,
+            lease_ms: 30_000,
+            decode: false,
+        };
+        let of = |take| Ok(Command::Take(take));
+        check(&[
+            ("DQ.TAKE q", of(take(&["q"]))),
+            ("DQ.TAKE q BLOCK 0", of(Take { block_ms: Some(0), ..take(&["q"]) })),
+            (
+                "DQ.TAKE q count 1000 block 5s Lease 2m decode also b count",
+                of(Take {
+                    count: 1_000,
+                    block_ms: Some(5_000),
+                    lease_ms: 120_000,
+                    decode: true,
+                    ..take(&["q", "b", "count"])
+                }),
+            ),
+            ("DQ.TAKE q COUNT 0", Err("ERR COUNT '0' must be a whole number from 1 to 1000")),
+            ("DQ.TAKE q COUNT 1001", Err("ERR COUNT '1001' must be a whole number from 1 to")),
+            ("DQ.TAKE q BLOCK -1", Err("BADDELAY BLOCK '-1' ")),
+            ("DQ.TAKE q BLOCK 2d", Err("BADDELAY BLOCK '2d' ")),
+            ("DQ.TAKE q BLOCK", Err("ERR syntax error: BLOCK needs a value")),
+            ("DQ.TAKE q LEASE 99", Err("BADDELAY LEASE '99' must be at least 100 ms")),
+            ("DQ.TAKE q LEASE 25h", Err("BADDELAY LEASE '25h' ")),
+            ("DQ.TAKE q COUNT 1 COUNT 1", Err("ERR syntax error: unexpected argument 'COUNT'")),
+            ("DQ.TAKE q ALSO", Err("ERR wrong number of arguments for 'dq.take'")),
+            ("DQ.TAKE q ALSO ''", Err("BADQUEUE queue '' must not be empty")),
+            ("DQ.TAKE q TIED", Err("ERR syntax error: unexpected argument 'TIED'")),
+        ]);
+    }
+}

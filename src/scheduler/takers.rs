@@ -1,0 +1,353 @@
+//! Takers: whoever wants messages of a queue stands in its line, and one task for each line asks
+//! Redis for all of them together.
+//!
+//! What a call brings is dealt like cards, one each from the longest waiting on, until each has
+//! what it asked for. If that is less than they asked for, the task waits until something can be
+//! had: it was told so ([`Takers::look`]: a transfer, a message given back), a retry or the end of
+//! a lease has come, or a look at all lines together found something that others put there.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{Notify, Semaphore, oneshot};
+
+use crate::domain::lease::{Nack, Receipt};
+use crate::domain::queue::QueueName;
+use crate::metrics::Metrics;
+use crate::scheduler::waiting::Waiting;
+use crate::store::keys::QueueKeys;
+use crate::store::leases::{Leased, Next, Took, Wanted};
+use crate::store::{Store, StoreError};
+
+/// Messages that one call asks for.
+const CALL_MESSAGES_MAX: usize = 1_000;
+/// Calls under way at once: each may bring as much as a reply may hold.
+const CALLS_MAX: usize = 8;
+/// Between two looks at the lines, and how many queues one of them reads: for 100 queues a look
+/// takes Redis 0.1 ms.
+const LOOK_EACH: Duration = Duration::from_millis(100);
+const LOOK_QUEUES: usize = 100;
+/// After a call that failed.
+const REST: Duration = Duration::from_millis(100);
+
+/// What one taker wants.
+#[derive(Clone, Debug)]
+pub struct Take {
+    pub queues: Vec<QueueName>,
+    pub wanted: Wanted,
+    /// It stays in line until there is something.
+    pub waits: bool,
+}
+
+struct Taker {
+    wanted: Wanted,
+    waits: bool,
+    answer: oneshot::Sender<Result<Option<Hand>, StoreError>>,
+}
+
+/// The messages that one taker got. Those that it does not take over go back at once.
+pub struct Hand {
+    pub queue: QueueName,
+    pub until_ms: u64,
+    messages: Vec<Leased>,
+    takers: Weak<Takers>,
+}
+
+impl Hand {
+    /// From now on they are the taker's.
+    pub fn take_over(mut self) -> Vec<Leased> {
+        std::mem::take(&mut self.messages)
+    }
+}
+
+impl Drop for Hand {
+    fn drop(&mut self) {
+        if let Some(takers) = self.takers.upgrade().filter(|_| !self.messages.is_empty()) {
+            takers.give_back(self.queue.clone(), std::mem::take(&mut self.messages));
+        }
+    }
+}
+
+/// One that stands in line; out of it when dropped.
+struct InLine<'a> {
+    takers: &'a Takers,
+    id: u64,
+}
+
+impl Drop for InLine<'_> {
+    fn drop(&mut self) {
+        self.takers.waiting.borrow_mut().remove(self.id);
+    }
+}
+
+pub struct Takers {
+    store: Rc<Store>,
+    metrics: Metrics,
+    waiting: RefCell<Waiting<Taker>>,
+    /// The tasks of the lines, each with its bell.
+    tasks: RefCell<BTreeMap<Bytes, Rc<Notify>>>,
+    calls: Semaphore,
+    /// The last queue that was looked at.
+    looked_at: RefCell<Bytes>,
+    places_max: Cell<usize>,
+    me: Weak<Self>,
+}
+
+impl Takers {
+    pub fn new(store: Rc<Store>, metrics: Metrics, places_max: usize) -> Rc<Self> {
+        Rc::new_cyclic(|me| Self {
+            store,
+            metrics,
+            waiting: RefCell::default(),
+            tasks: RefCell::default(),
+            calls: Semaphore::new(CALLS_MAX),
+            looked_at: RefCell::default(),
+            places_max: Cell::new(places_max),
+            me: me.clone(),
+        })
+    }
+
+    /// Places in all lines together, from now on.
+    pub fn set_places_max(&self, places_max: usize) {
+        self.places_max.set(places_max);
+    }
+
+    /// Takes messages of one of these queues, or waits for them; `None` if there are none and it
+    /// does not wait. Safe to cancel: it is out of line then, and what it got goes back.
+    ///
+    /// # Errors
+    /// As every call. `TooManyTakers`.
+    pub async fn take(&self, take: Take) -> Result<Option<Hand>, StoreError> {
+        let Take { queues, wanted, waits } = take;
+        let (answer, answered) = oneshot::channel();
+        let taker = Taker { wanted, waits, answer };
+        let names: Vec<Bytes> = queues.iter().map(QueueName::to_bytes).collect();
+        let max = self.places_max.get();
+        let parked = self.waiting.borrow_mut().park(names.clone(), max, taker);
+        let id = parked.ok_or(StoreError::TooManyTakers { max })?;
+        let _in_line = InLine { takers: self, id };
+        names.iter().for_each(|name| self.serve(name));
+        answered.await.unwrap_or_else(|_| {
+            Err(StoreError::Unavailable("the broker takes no more messages, since it stops".into()))
+        })
+    }
+
+    /// Something may be had of a queue.
+    pub fn look(&self, queue: &[u8]) {
+        if let Some(bell) = self.tasks.borrow().get(queue) {
+            bell.notify_one();
+        }
+    }
+
+    /// How many wait in the line of a queue, and in all.
+    pub fn in_line(&self, queue: &[u8]) -> usize {
+        self.waiting.borrow().in_line(queue)
+    }
+
+    pub fn len(&self) -> usize {
+        self.waiting.borrow().len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Looks for what others put into the queues that takers wait at, for ever: run as a task of
+    /// its own.
+    pub async fn look_at_all(self: Rc<Self>) {
+        loop {
+            tokio::time::sleep(LOOK_EACH).await;
+            let queues = self.next_lines();
+            if queues.is_empty() {
+                continue;
+            }
+            // A Redis that does not answer is found out by the calls of the lines.
+            let ready = self.store.can_be_taken(&queues).await.unwrap_or_default();
+            for (queue, _) in queues.iter().zip(ready).filter(|(_, ready)| *ready) {
+                self.look(queue);
+            }
+        }
+    }
+
+    /// The lines that are looked at next.
+    fn next_lines(&self) -> Vec<Bytes> {
+        let (tasks, mut last) = (self.tasks.borrow(), self.looked_at.borrow_mut());
+        let behind = (Bound::Excluded(&*last), Bound::Unbounded);
+        let mut queues: Vec<Bytes> = tasks
+            .range::<Bytes, _>(behind)
+            .take(LOOK_QUEUES)
+            .map(|(name, _)| name.clone())
+            .collect();
+        let more = LOOK_QUEUES - queues.len();
+        let before = tasks.range::<Bytes, _>((Bound::Unbounded, Bound::Included(&*last)));
+        queues.extend(before.take(more).map(|(name, _)| name.clone()));
+        if let Some(queue) = queues.last() {
+            *last = queue.clone();
+        }
+        queues
+    }
+
+    /// Makes sure that the line of a queue has its task, and that it looks now.
+    fn serve(&self, queue: &Bytes) {
+        let mut tasks = self.tasks.borrow_mut();
+        if let Some(bell) = tasks.get(queue) {
+            bell.notify_one();
+        } else if let Some(takers) = self.me.upgrade() {
+            let bell = Rc::new(Notify::new());
+            tasks.insert(queue.clone(), bell.clone());
+            tokio::task::spawn_local(takers.serve_line(queue.clone(), bell));
+        }
+    }
+
+    /// The task of a line, which ends with the line.
+    async fn serve_line(self: Rc<Self>, name: Bytes, bell: Rc<Notify>) {
+        let queue = QueueName::trusted(name.clone());
+        let clock = self.store.clock(&QueueKeys::new(&name));
+        loop {
+            // Within a call's time all that come are asked for together.
+            let permit = self.calls.acquire().await;
+            let (asked, wanted) = self.ask_for(&name);
+            let Some(wanted) = wanted else {
+                self.tasks.borrow_mut().remove(&name);
+                return;
+            };
+            let newest = self.waiting.borrow().last_id();
+            let outcome = self.store.take(&queue, wanted).await;
+            drop(permit);
+            let next = match outcome {
+                Ok(took) => {
+                    let next = self.next_after(&took, wanted);
+                    self.deal(&queue, asked, took);
+                    next
+                }
+                Err(error) => {
+                    for id in asked {
+                        self.answer(id, Err(error.clone()));
+                    }
+                    tokio::time::sleep(REST).await;
+                    Next::Now
+                }
+            };
+            let wait = match next {
+                Next::Now => continue,
+                Next::At(ms) => Some(Duration::from_micros(
+                    (ms.saturating_mul(1_000)).saturating_sub(clock.now_us()),
+                )),
+                Next::Unknown => None,
+            };
+            self.answer_those_that_do_not_wait(&name, newest);
+            if !self.waiting.borrow().is_line(&name) {
+                self.tasks.borrow_mut().remove(&name);
+                return;
+            }
+            match wait {
+                Some(wait) => drop(tokio::time::timeout(wait, bell.notified()).await),
+                None => bell.notified().await,
+            }
+        }
+    }
+
+    /// When there may be more: at once where a call brought all that it asked for.
+    fn next_after(&self, took: &Took, wanted: Wanted) -> Next {
+        if took.messages.len() < wanted.count { took.next } else { Next::Now }
+    }
+
+    /// Takes the first ones out of line whose wishes one call can serve; `None` if nobody waits.
+    fn ask_for(&self, queue: &[u8]) -> (Vec<u64>, Option<Wanted>) {
+        let mut waiting = self.waiting.borrow_mut();
+        let (mut asked, mut all): (Vec<u64>, Option<Wanted>) = (Vec::new(), None);
+        for (id, taker) in waiting.line(queue) {
+            let wanted = taker.wanted;
+            match &mut all {
+                None => all = Some(wanted),
+                // One call, one lease.
+                Some(all) if all.lease_ms != wanted.lease_ms => continue,
+                Some(all) if all.count + wanted.count > CALL_MESSAGES_MAX => break,
+                Some(all) => all.count += wanted.count,
+            }
+            asked.push(id);
+        }
+        asked.iter().for_each(|id| waiting.take_out(*id));
+        (asked, all)
+    }
+
+    /// Deals messages, one each in turn. Takers that get none are back in line; messages that
+    /// nobody is left for go back.
+    fn deal(&self, queue: &QueueName, asked: Vec<u64>, took: Took) {
+        let metrics = self.metrics.queue(queue.as_bytes());
+        metrics.lapsed(took.lapsed);
+        metrics.died(took.died);
+        metrics.taken(took.messages.len() as u64);
+        let mut hands: Vec<(u64, usize, Vec<Leased>)> = Vec::with_capacity(asked.len());
+        for id in asked {
+            // Some may have left meanwhile.
+            let count = self.waiting.borrow().get(id).map(|taker| taker.wanted.count);
+            hands.extend(count.map(|count| (id, count, Vec::new())));
+        }
+        let mut left = took.messages.into_iter();
+        let mut turns: VecDeque<usize> = (0..hands.len()).collect();
+        while let Some(turn) = turns.pop_front()
+            && let Some((_, count, hand)) = hands.get_mut(turn)
+            && let Some(message) = left.next()
+        {
+            hand.push(message);
+            if hand.len() < *count {
+                turns.push_back(turn);
+            }
+        }
+        let hand = |messages| Hand {
+            queue: queue.clone(),
+            until_ms: took.until_ms,
+            messages,
+            takers: self.me.clone(),
+        };
+        for (id, _, messages) in hands {
+            if messages.is_empty() {
+                let queues = self.waiting.borrow_mut().put_back(id).to_vec();
+                queues
+                    .iter()
+                    .filter(|name| *name != queue.as_bytes())
+                    .for_each(|name| self.serve(name));
+            } else {
+                self.answer(id, Ok(Some(hand(messages))));
+            }
+        }
+        drop(hand(left.collect()));
+    }
+
+    /// Those that came before the last call was sent, and got nothing.
+    fn answer_those_that_do_not_wait(&self, queue: &[u8], newest: u64) {
+        let mut done = Vec::new();
+        for (id, taker) in self.waiting.borrow().line(queue).take_while(|(id, _)| *id <= newest) {
+            if !taker.waits {
+                done.push(id);
+            }
+        }
+        for id in done {
+            self.answer(id, Ok(None));
+        }
+    }
+
+    /// One is answered, and out of line.
+    fn answer(&self, id: u64, answer: Result<Option<Hand>, StoreError>) {
+        let taker = self.waiting.borrow_mut().remove(id);
+        // What nobody waits for any more goes back when it is dropped here.
+        if let Some(taker) = taker {
+            drop(taker.answer.send(answer));
+        }
+    }
+
+    /// Messages that nobody got can be taken again at once, and this delivery does not count.
+    fn give_back(self: Rc<Self>, queue: QueueName, messages: Vec<Leased>) {
+        tokio::task::spawn_local(async move {
+            let receipts: Vec<Receipt> = messages.iter().map(|one| one.receipt).collect();
+            // What fails here comes back when the lease runs out.
+            let _ = self.store.nack(&queue, &receipts, Nack::Silent, None, Bytes::new()).await;
+            self.look(queue.as_bytes());
+        });
+    }
+}

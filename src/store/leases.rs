@@ -1,0 +1,314 @@
+//! The calls of consumers: they take messages for a time, and settle them.
+//!
+//! A message that is taken has an id of its own, which is random, since a payload in a list has
+//! none. Whoever settles it shows id and delivery number; `lua/_lease.lua` says what they are
+//! compared with.
+
+use bytes::Bytes;
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use crate::domain::lease::{
+    ATTEMPTS_MAX, BACKOFF_MS_MAX, BACKOFF_MS_MIN, JITTER, LeaseId, Nack, Receipt,
+};
+use crate::domain::queue::{QueueName, Score};
+use crate::store::answer::Answer;
+use crate::store::cursor::Cursor;
+use crate::store::keys::QueueKeys;
+use crate::store::messages::{args, part_applied};
+use crate::store::node::Asker;
+use crate::store::script::{ACK, DEAD, EXTEND, NACK, READY, Script, TAKE, TAKEN};
+use crate::store::{Store, StoreError, number};
+
+/// Messages that one call brings back or drops.
+const DEAD_MAX: usize = 1_000;
+
+/// What a call of takers may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    pub count: usize,
+    pub lease_ms: u64,
+    /// Bytes of a payload that a reply can hold.
+    pub message_max: usize,
+}
+
+/// A message that was taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leased {
+    pub receipt: Receipt,
+    /// Deliveries that count, this one included.
+    pub attempt: u64,
+    pub payload: Bytes,
+}
+
+/// When there may be more to take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    Now,
+    /// Not before this moment of Redis's clock, Unix ms, as far as is known.
+    At(u64),
+    Unknown,
+}
+
+/// The outcome of a take.
+#[derive(Debug)]
+pub struct Took {
+    pub messages: Vec<Leased>,
+    /// The end of the leases, Unix ms.
+    pub until_ms: u64,
+    pub next: Next,
+    /// Leases that were found to have run out, and the messages among them that died of it.
+    pub lapsed: u64,
+    pub died: u64,
+}
+
+/// The outcome of giving messages back, or of bringing dead ones back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GivenBack {
+    pub count: u64,
+    /// Of them those that are dead now.
+    pub died: u64,
+}
+
+/// The messages that consumers have taken, by what became of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    Leased,
+    /// Waiting for a retry.
+    Waiting,
+    Dead,
+}
+
+/// A message that a consumer has taken, or had.
+#[derive(Clone, Debug)]
+pub struct HeldMessage {
+    pub id: Bytes,
+    /// The end of the lease, the time of the retry, or that of death.
+    pub moment: Score,
+    pub deliveries: u64,
+    /// Deliveries that count.
+    pub attempts: u64,
+    pub reason: Bytes,
+    /// Of a dead one that a reply can hold.
+    pub payload: Option<Bytes>,
+}
+
+impl Store {
+    /// Leases what can be had: messages whose retry has come, and payloads of the list.
+    ///
+    /// # Errors
+    /// As every call. Where the reply was lost what it held is given back, and nothing is taken.
+    /// `TooBig`: nothing was taken.
+    pub async fn take(&self, queue: &QueueName, wanted: Wanted) -> Result<Took, StoreError> {
+        let mut ids = vec![0; wanted.count * size_of::<LeaseId>()];
+        getrandom(&mut ids, GetRandomFlags::empty())
+            .map_err(|error| StoreError::Unavailable(format!("no random ids: {error}")))?;
+        let more = [
+            number(wanted.count),
+            number(self.limits.reply_bytes_max.min(wanted.message_max)),
+            number(wanted.message_max),
+            number(wanted.lease_ms),
+            number(ATTEMPTS_MAX),
+            Bytes::from(ids),
+        ];
+        let mut answer = self.change(&TAKE, queue, more).await?;
+        let mut took =
+            Took { messages: Vec::new(), until_ms: 0, next: Next::Unknown, lapsed: 0, died: 0 };
+        match &answer.status[..] {
+            b"APPLIED" => {
+                let mut lost = Vec::with_capacity(answer.len() / 2);
+                while !answer.is_empty() {
+                    lost.push(receipt(&mut answer)?);
+                }
+                // What fails here comes back when the lease runs out.
+                let _ = self.nack(queue, &lost, Nack::Silent, None, Bytes::new()).await;
+                took.next = Next::Now;
+            }
+            b"PAUSED" => took.next = u64::try_from(answer.int()?).map_or(Next::Unknown, Next::At),
+            _ => {
+                let now_ms = answer.now_us / 1_000;
+                took.next = match answer.score_if_any()?.map(Score::moment) {
+                    None => Next::Unknown,
+                    Some(next) if next <= now_ms => Next::Now,
+                    Some(next) => Next::At(next),
+                };
+                (took.until_ms, took.lapsed, took.died) =
+                    (answer.count()?, answer.count()?, answer.count()?);
+                while !answer.is_empty() {
+                    let receipt = receipt(&mut answer)?;
+                    let (attempt, payload) = (answer.count()?, answer.bytes()?);
+                    took.messages.push(Leased { receipt, attempt, payload });
+                }
+            }
+        }
+        Ok(took)
+    }
+
+    /// Settles messages as done; how many of them were not settled or handed out again before.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn ack(&self, queue: &QueueName, receipts: &[Receipt]) -> Result<u64, StoreError> {
+        self.change(&ACK, queue, receipts.iter().flat_map(pair)).await?.count()
+    }
+
+    /// Gives messages back.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn nack(
+        &self,
+        queue: &QueueName,
+        receipts: &[Receipt],
+        mode: Nack,
+        delay_ms: Option<u64>,
+        reason: Bytes,
+    ) -> Result<GivenBack, StoreError> {
+        let mut chances = vec![0_u8; 2 * receipts.len()];
+        // Without randomness the waits are as long as they may be.
+        let _ = getrandom(&mut chances, GetRandomFlags::empty());
+        let terms = [
+            Bytes::from_static(mode.word().as_bytes()),
+            delay_ms.map_or_else(Bytes::new, number),
+            reason,
+            number(ATTEMPTS_MAX),
+            number(BACKOFF_MS_MIN),
+            number(BACKOFF_MS_MAX),
+            number(JITTER),
+        ];
+        let chances = chances.as_chunks().0.iter();
+        let chances = chances.map(|bytes| number(u16::from_le_bytes(*bytes) % 1_000));
+        let each = receipts.iter().zip(chances);
+        let each = each.flat_map(|(receipt, chance)| pair(receipt).into_iter().chain([chance]));
+        let mut answer = self.change(&NACK, queue, terms.into_iter().chain(each)).await?;
+        Ok(GivenBack { count: answer.count()?, died: answer.count()? })
+    }
+
+    /// Leases messages for longer, from now on; how many.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn extend(
+        &self,
+        queue: &QueueName,
+        receipts: &[Receipt],
+        lease_ms: u64,
+    ) -> Result<u64, StoreError> {
+        let more = [number(lease_ms)].into_iter().chain(receipts.iter().flat_map(pair));
+        self.change(&EXTEND, queue, more).await?.count()
+    }
+
+    /// A page of the messages that are leased, wait or are dead, from a cursor on; and the cursor
+    /// of the next. Of dead ones with their payloads.
+    ///
+    /// # Errors
+    /// As every reading call; `LostCursor`.
+    pub async fn held(
+        &self,
+        queue: &QueueName,
+        held: Held,
+        count: u64,
+        message_max: usize,
+        cursor: &Cursor,
+    ) -> Result<(Vec<HeldMessage>, Cursor), StoreError> {
+        let keys = QueueKeys::new(queue.as_bytes()).of(&TAKEN);
+        let place = match held {
+            Held::Leased => "leased",
+            Held::Waiting => "retry",
+            Held::Dead => "dead",
+        };
+        let more = [
+            Bytes::from_static(place.as_bytes()),
+            number(count),
+            number(self.limits.reply_bytes_max.min(message_max)),
+            number(message_max),
+        ];
+        let more = more.into_iter().chain(cursor.args());
+        let mut answer = self.read(&TAKEN, &keys, args(queue, more)).await?;
+        if answer.status == "LOST" {
+            return Err(StoreError::LostCursor);
+        }
+        let next = Cursor::read(&mut answer)?;
+        let mut messages = Vec::with_capacity(answer.len() / 7);
+        while !answer.is_empty() {
+            let (id, moment) = (answer.bytes()?, answer.score()?);
+            let (deliveries, base) = (answer.count()?, answer.count()?);
+            let (reason, size, payload) = (answer.bytes()?, answer.int()?, answer.bytes()?);
+            let attempts = deliveries.saturating_sub(base);
+            let payload = (held == Held::Dead && size == payload.len() as i64).then_some(payload);
+            messages.push(HeldMessage { id, moment, deliveries, attempts, reason, payload });
+        }
+        Ok((messages, next))
+    }
+
+    /// Brings dead messages back, to be taken after a delay; how many. `ids`: which, else the
+    /// first 1,000.
+    ///
+    /// # Errors
+    /// As every call; uncertain where some are back.
+    pub async fn requeue_dead(
+        &self,
+        queue: &QueueName,
+        ids: &[Bytes],
+        delay_ms: u64,
+    ) -> Result<u64, StoreError> {
+        self.change_dead(&DEAD, queue, ids, number(delay_ms)).await
+    }
+
+    /// Forgets dead messages; how many. `ids`: which, else the first 1,000.
+    ///
+    /// # Errors
+    /// As every call; uncertain where some are gone.
+    pub async fn drop_dead(&self, queue: &QueueName, ids: &[Bytes]) -> Result<u64, StoreError> {
+        self.change_dead(&DEAD, queue, ids, Bytes::new()).await
+    }
+
+    async fn change_dead(
+        &self,
+        script: &'static Script,
+        queue: &QueueName,
+        ids: &[Bytes],
+        delay: Bytes,
+    ) -> Result<u64, StoreError> {
+        let first = if ids.is_empty() { DEAD_MAX } else { 0 };
+        let mut changed = 0;
+        let mut left = ids;
+        loop {
+            let (some, behind) = left.split_at(left.len().min(DEAD_MAX));
+            let more = [delay.clone(), number(first)].into_iter().chain(some.iter().cloned());
+            let answered = self.change(script, queue, more).await;
+            let mut answer = answered.map_err(|error| part_applied(error, changed))?;
+            changed += answer.count()?;
+            left = behind;
+            if left.is_empty() {
+                return Ok(changed);
+            }
+        }
+    }
+
+    /// Of each queue whether something can be taken now; at most 100.
+    ///
+    /// # Errors
+    /// Redis cannot be reached, or is behind.
+    pub async fn can_be_taken(&self, queues: &[Bytes]) -> Result<Vec<bool>, StoreError> {
+        let keys: Vec<QueueKeys> = queues.iter().map(|queue| QueueKeys::new(queue)).collect();
+        let keys: Vec<Bytes> = keys.iter().flat_map(|of| of.each_of(&READY)).cloned().collect();
+        let mut answer = self.survey(Asker::Broker, &READY, &keys, Vec::new()).await?;
+        let mut ready = Vec::with_capacity(answer.len());
+        while !answer.is_empty() {
+            ready.push(answer.int()? == 1);
+        }
+        Ok(ready)
+    }
+}
+
+/// A receipt as scripts take it.
+fn pair(receipt: &Receipt) -> [Bytes; 2] {
+    [Bytes::copy_from_slice(&receipt.id), number(receipt.delivery)]
+}
+
+fn receipt(answer: &mut Answer) -> Result<Receipt, StoreError> {
+    let (id, delivery) = (answer.bytes()?, answer.count()?);
+    let id = LeaseId::try_from(&id[..]);
+    // Others may have put an id of another length there, which no receipt can name.
+    Ok(Receipt { id: id.unwrap_or_default(), delivery })
+}
