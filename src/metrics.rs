@@ -326,6 +326,7 @@ mod tests {
             lateness_p50_ms: Some(0.9),
             lateness_p99_ms: Some(0.9),
             lateness_max_ms: Some(0.9),
+            ..QueueSnapshot::default()
         };
         assert_eq!(metrics.queue(b"q").snapshot(), expected);
         assert_lines(

@@ -13,7 +13,7 @@ const NAME_MAX: usize = 24;
 const TWO_MISTAKES_FROM: usize = 8;
 
 /// A command of ours, and the names that other systems have for it.
-const SYNONYMS: [(&str, &[&str]); 17] = [
+const SYNONYMS: [(&str, &[&str]); 23] = [
     (
         "DQ.OFFER",
         &[
@@ -30,7 +30,13 @@ const SYNONYMS: [(&str, &[&str]); 17] = [
         "DQ.INFO (of a queue) or INFO (of the broker)",
         &["STATS", "STAT", "STATUS", "STATE", "METRICS"],
     ),
-    ("DQ.POLL", &["POP", "LPOP", "TAKE", "DEQUEUE", "RECEIVE", "CONSUME", "BLPOP"]),
+    ("DQ.POLL", &["POP", "LPOP", "DEQUEUE"]),
+    ("DQ.TAKE", &["RECEIVE", "CONSUME", "RESERVE", "LEASE", "BLPOP", "XREADGROUP"]),
+    ("DQ.ACK", &["DONE", "COMPLETE", "SUCCEED", "XACK"]),
+    ("DQ.NACK", &["RELEASE", "REJECT", "RETRY", "FAIL", "BURY", "RETURN"]),
+    ("DQ.EXTEND", &["TOUCH", "RENEW", "HEARTBEAT", "VISIBILITY"]),
+    ("DQ.TAKEN", &["INFLIGHT", "LEASES", "XPENDING"]),
+    ("DQ.DEAD", &["DLQ", "BURIED", "KICK", "REQUEUE"]),
     ("DQ.PEEK", &["HEAD", "NEXT", "FIRST", "TOP", "LRANGE"]),
     ("DQ.CLEAR", &["PURGE", "FLUSH", "EMPTY", "DROP", "TRUNCATE"]),
     ("DQ.RESCHEDULE", &["UPDATE", "MOVE", "POSTPONE", "SNOOZE", "DEFER", "EXPIRE"]),
@@ -39,7 +45,7 @@ const SYNONYMS: [(&str, &[&str]); 17] = [
     ("DQ.RESUME", &["START", "CONTINUE", "UNPAUSE"]),
     ("DQ.CONTAINS", &["EXISTS", "HAS"]),
     ("DQ.GET", &["SHOW", "FETCH", "READ"]),
-    ("DQ.QUARANTINE", &["DEAD", "DLQ", "POISON"]),
+    ("DQ.QUARANTINE", &["POISON"]),
 ];
 
 /// Redis's wording to the letter: clients parse it to find out what a server has.

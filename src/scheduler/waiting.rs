@@ -217,7 +217,9 @@ mod tests {
                 }
             }
             // Nothing is left behind by those that are gone.
-            (1..=waiting.last_id()).for_each(|id| drop(waiting.remove(id)));
+            for id in 1..=waiting.last_id() {
+                waiting.remove(id);
+            }
             assert!(
                 waiting.is_empty() && waiting.lines.is_empty() && waiting.places == 0,
                 "{what}"

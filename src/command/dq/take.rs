@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn parse() {
-        let take = |names: &[&str]| Take {
+        let take = |names: &[&'static str]| Take {
             queues: names.iter().map(|name| queue(name)).collect(),
             count: 1,
             block_ms: None,
