@@ -35,6 +35,8 @@ pub struct ServerInfo {
     pub ready: bool,
     pub used_memory_bytes: u64,
     pub commands_processed: u64,
+    /// Clients that wait for messages.
+    pub takers: usize,
     pub connections_received: u64,
 }
 
@@ -49,6 +51,7 @@ impl Broker {
             ready: self.ready().is_ok(),
             used_memory_bytes: process::resident_bytes(),
             commands_processed: self.commands.get(),
+            takers: self.host.takers.len(),
             connections_received: self.clients.seen(),
         }
     }

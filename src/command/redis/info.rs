@@ -108,7 +108,14 @@ fn standard(numbers: &Numbers, connected: usize, limit: usize) -> Vec<Section> {
                 ("uptime_in_days", &days),
             ],
         ),
-        section("Clients", &[("connected_clients", &connected), ("maxclients", &limit)]),
+        section(
+            "Clients",
+            &[
+                ("connected_clients", &connected),
+                ("maxclients", &limit),
+                ("blocked_clients", &numbers.takers),
+            ],
+        ),
         section("Memory", &[("used_memory", &memory), ("used_memory_human", &human)]),
         section("Persistence", &[("loading", &u8::from(!numbers.ready))]),
         section(
@@ -155,7 +162,10 @@ mod tests {
         for field in fields {
             assert!(whole.contains(&format!("\r\n{field}\r\n")), "{field} in {whole}");
         }
-        assert_eq!(text(&["clients"]), "# Clients\r\nconnected_clients:3\r\nmaxclients:10\r\n");
+        assert_eq!(
+            text(&["clients"]),
+            "# Clients\r\nconnected_clients:3\r\nmaxclients:10\r\nblocked_clients:0\r\n"
+        );
         assert_eq!(text(&["queues"]), "# Queues\r\nknown:7\r\n");
         assert_eq!(text(&["nope"]), "");
         let waiting = standard(&Numbers::default(), 0, 0);
