@@ -35,6 +35,11 @@ function Lease.kinds(keys)
   }
 end
 
+-- Whether a receipt with this number fits what is noted of its message, as HGET or HMGET read it.
+function Lease.fits(noted, number)
+  return parsed(noted) == tonumber(number)
+end
+
 -- Where the message of a receipt is, if it was not handed out again since: 'leased', 'retry' or
 -- 'dead'. Then deliveries, base and reason.
 function Lease.held(keys, id, number)

@@ -26,15 +26,29 @@ local keys = {
 local now_us, _, refused = Begin.write(KEYS[3], ARGV[3], Lease.kinds(keys))
 if refused then return refused end
 
+local ids, numbers = {}, {}
+for i = 4, #ARGV, 2 do ids[#ids + 1], numbers[#numbers + 1] = ARGV[i], ARGV[i + 1] end
 local acked = 0
-for i = 4, #ARGV, 2 do
-  local id = ARGV[i]
-  local place = Lease.held(keys, id, ARGV[i + 1])
-  if place then
-    acked = acked + 1
-    redis.call('ZREM', keys[place], id)
-    redis.call('HDEL', keys.taken, id)
-    redis.call('HDEL', keys.tries, id)
+for from = 1, #ids, 1000 do
+  local to, fitting, counted = math.min(from + 999, #ids), {}, false
+  local tries = redis.call('HMGET', keys.tries, unpack(ids, from, to))
+  for i = from, to do
+    local noted = tries[i - from + 1]
+    if Lease.fits(noted, numbers[i]) then fitting[#fitting + 1] = ids[i] end
+    counted = counted or noted
+  end
+  if #fitting > 0 then
+    -- An id is in one of the three, and nearly always in the first.
+    local gone = redis.call('ZREM', keys.leased, unpack(fitting))
+    if gone < #fitting then
+      gone = gone + redis.call('ZREM', keys.retry, unpack(fitting))
+        + redis.call('ZREM', keys.dead, unpack(fitting))
+    end
+    if gone > 0 then
+      redis.call('HDEL', keys.taken, unpack(fitting))
+      if counted then redis.call('HDEL', keys.tries, unpack(fitting)) end
+    end
+    acked = acked + gone
   end
 end
 return Call.applied({ now_us, 'OK', acked })

@@ -20,6 +20,7 @@ use crate::peers::guesses::Guesses;
 use crate::peers::memory::Memory;
 use crate::peers::registry::Clients;
 use crate::scheduler::host::Host;
+pub use crate::scheduler::takers::Unsent;
 use crate::store::Store;
 pub use crate::store::StoreError;
 pub use crate::store::batch::{Offered, Ticket};

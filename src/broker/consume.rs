@@ -11,7 +11,7 @@ use crate::broker::{Broker, cursor};
 use crate::domain::glob;
 use crate::domain::lease::{Nack, Receipt};
 use crate::domain::queue::QueueName;
-use crate::scheduler::takers::{Hand, Take};
+use crate::scheduler::takers::{Hand, Take, Unsent};
 use crate::store::StoreError;
 use crate::store::cursor::Cursor;
 use crate::store::leases::{Held, HeldMessage, Leased, Wanted};
@@ -35,12 +35,12 @@ pub struct TakeRequest {
 }
 
 /// What it got.
-#[derive(Debug)]
 pub struct TakenMessages {
     pub queue: QueueName,
     /// The end of the leases, Unix ms.
     pub until_ms: u64,
     pub messages: Vec<Leased>,
+    pub unsent: Unsent,
 }
 
 /// Dead messages: those with these ids, or without ids all, that match.
@@ -73,10 +73,9 @@ impl Broker {
         let TakeRequest { queues, count, block, lease_ms } = request;
         let wanted = Wanted { count, lease_ms, message_max: self.message_bytes_max() };
         let takers = &self.host.takers;
-        let taken = |hand: Hand| TakenMessages {
-            queue: hand.queue.clone(),
-            until_ms: hand.until_ms,
-            messages: hand.take_over(),
+        let taken = |hand: Hand| {
+            let Hand { queue, until_ms, messages, unsent } = hand;
+            TakenMessages { queue, until_ms, messages, unsent }
         };
         // One after the other, so that what is there is taken in their order.
         if queues.len() > 1 || block.is_none() {

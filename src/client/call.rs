@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use futures_util::future::LocalBoxFuture;
 use tokio_util::sync::CancellationToken;
 
-use crate::command::{self, CommandIndex};
+use crate::broker::Unsent;
+use crate::command::{self, CommandIndex, Handed};
 use crate::peers::memory::{Memory, Permit};
 use crate::resp::{Protocol, Reply};
 
@@ -18,7 +19,7 @@ const NO_PERMIT: &str = "UNAVAILABLE replies that other clients have not taken y
                          limits.buffers_bytes_max; retry, or raise it";
 
 pub struct Call {
-    pub reply: LocalBoxFuture<'static, (Reply, Option<Permit>)>,
+    pub reply: LocalBoxFuture<'static, Answered>,
     pub protocol: Protocol,
     pub index: CommandIndex,
     /// Bytes that its arguments hold.
@@ -27,9 +28,22 @@ pub struct Call {
     pub enough: Option<CancellationToken>,
 }
 
+/// The outcome of a call.
+pub struct Answered {
+    pub reply: Reply,
+    pub permit: Option<Permit>,
+    pub unsent: Option<Unsent>,
+}
+
+impl From<Handed> for Answered {
+    fn from((reply, unsent): Handed) -> Self {
+        Self { reply, permit: None, unsent }
+    }
+}
+
 impl Call {
     /// Its reply; never, if there is no call. Safe to cancel.
-    pub async fn answered(call: Option<&mut Self>) -> (Reply, Option<Permit>) {
+    pub async fn answered(call: Option<&mut Self>) -> Answered {
         match call {
             Some(call) => (&mut call.reply).await,
             None => std::future::pending().await,
@@ -50,13 +64,13 @@ pub fn with_permit(
     index: CommandIndex,
     memory: Rc<Memory>,
     at_most: Duration,
-) -> LocalBoxFuture<'static, (Reply, Option<Permit>)> {
+) -> LocalBoxFuture<'static, Answered> {
     if !command::has_large_reply(index) {
-        return Box::pin(async move { (reply.await, None) });
+        return Box::pin(async move { (reply.await, None).into() });
     }
     Box::pin(async move {
         let Some(permit) = memory.permit(at_most).await else {
-            return (Reply::Error(NO_PERMIT.into()), None);
+            return (Reply::Error(NO_PERMIT.into()), None).into();
         };
         let asked = Instant::now();
         let reply = reply.await;
@@ -66,6 +80,6 @@ pub fn with_permit(
             // As after a long transfer: half of Redis's time is for others.
             tokio::time::sleep(asked.elapsed().min(REST_MAX)).await;
         }
-        (reply, Some(permit))
+        Answered { reply, permit: Some(permit), unsent: None }
     })
 }

@@ -17,6 +17,7 @@
 //! something ([`Run::Parked`]) is told that it has waited long enough.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -25,16 +26,16 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 
-use crate::broker::{Broker, FirstInLine, Ticket};
+use crate::broker::{Broker, FirstInLine, Ticket, Unsent};
 use crate::client::buffer::Buffer;
-use crate::client::call::{self, Call};
+use crate::client::call::{self, Answered, Call};
 use crate::client::deadline::{Progress, Waiting};
 use crate::client::replies::Replies;
 use crate::client::settings::Settings;
 use crate::client::stream::{self, write};
 use crate::client::turn::Turn;
 use crate::command::{CommandIndex, Counts, ReplyForm, Run, Session};
-use crate::peers::memory::{Permit, SMALL, Share};
+use crate::peers::memory::{SMALL, Share};
 use crate::peers::registry::Registered;
 use crate::resp::{Protocol, Reply, RequestLimits, RequestReader};
 
@@ -87,6 +88,7 @@ pub struct Connection {
     replies: Replies,
     call: Option<Call>,
     output: Buffer,
+    unsent: UnsentReplies,
     /// TLS may hold some of what was written.
     unflushed: bool,
     waits: Waits,
@@ -122,6 +124,7 @@ impl Connection {
             replies: Replies::default(),
             call: None,
             output: Buffer::default(),
+            unsent: UnsentReplies::default(),
             unflushed: false,
             waits: Waits::Bytes,
             in_line: None,
@@ -225,7 +228,7 @@ impl Connection {
                 () = client.woken(), if self.waits != Waits::End => if client.is_killed() {
                     return;
                 },
-                (reply, permit) = Call::answered(call) => self.answered(reply, permit),
+                answered = Call::answered(call) => self.answered(answered),
                 Some(()) = stored => self.progress.stored(Instant::now()),
                 Some(first) = OptionFuture::from(self.in_line.as_mut()) => {
                     (self.in_line, self.first, self.waits) = (None, first, Waits::Bytes);
@@ -318,6 +321,7 @@ impl Connection {
 
     fn wrote(&mut self, bytes: usize) {
         self.turn.wrote(bytes);
+        self.unsent.wrote(bytes);
         self.progress.moved(bytes, self.share.is_large(), Instant::now());
     }
 
@@ -403,8 +407,13 @@ impl Connection {
                 commands += executed.commands();
                 self.replies.executed(executed, protocol, index);
             }
-            Run::Later(reply) => self.begin_call(index, reply, None),
-            Run::Parked(reply, enough) => self.begin_call(index, reply, Some(enough)),
+            Run::Later(reply) => {
+                let (memory, at_most) = (self.share.memory(), self.settings.reply_timeout);
+                self.begin_call(index, call::with_permit(reply, index, memory, at_most), None);
+            }
+            Run::Parked(handed, enough) => {
+                self.begin_call(index, Box::pin(handed.map(Answered::from)), Some(enough));
+            }
             Run::Close(reply) => {
                 self.counts.count(index, &reply);
                 self.ready(&reply);
@@ -418,12 +427,11 @@ impl Connection {
     fn begin_call(
         &mut self,
         index: CommandIndex,
-        reply: LocalBoxFuture<'static, Reply>,
+        reply: LocalBoxFuture<'static, Answered>,
         enough: Option<CancellationToken>,
     ) {
-        let (memory, at_most) = (self.share.memory(), self.settings.reply_timeout);
         self.call = Some(Call {
-            reply: call::with_permit(reply, index, memory, at_most),
+            reply,
             protocol: self.session.caller.protocol,
             index,
             bytes: self.reader.request_bytes(),
@@ -457,13 +465,41 @@ impl Connection {
     }
 
     /// The call under way has its reply.
-    fn answered(&mut self, reply: Reply, permit: Option<Permit>) {
+    fn answered(&mut self, answered: Answered) {
+        let Answered { reply, permit, unsent } = answered;
         self.progress.held_up_until(Instant::now());
         self.share.keep(permit);
         if let Some(call) = self.call.take() {
             let reply = self.bounded(reply, call.protocol);
             self.counts.count(call.index, &reply);
+            // One that is too large is not sent, so its messages go back.
+            if let Some(unsent) = unsent.filter(|_| !matches!(reply, Reply::Error(_))) {
+                self.unsent.put(self.output.bytes.len(), unsent);
+            }
             reply.encode(call.protocol, &mut self.output.bytes);
+        }
+    }
+}
+
+/// Replies with messages that are behind so many bytes of the output; of those that the connection
+/// leaves behind when it ends, the messages go back.
+#[derive(Default)]
+struct UnsentReplies(VecDeque<(usize, Unsent)>);
+
+impl UnsentReplies {
+    fn put(&mut self, behind: usize, unsent: Unsent) {
+        self.0.push_back((behind, unsent));
+    }
+
+    /// A reply of which a byte was written may have been read.
+    fn wrote(&mut self, bytes: usize) {
+        while self.0.front().is_some_and(|(behind, _)| *behind < bytes) {
+            if let Some((_, unsent)) = self.0.pop_front() {
+                unsent.sent();
+            }
+        }
+        for (behind, _) in &mut self.0 {
+            *behind -= bytes;
         }
     }
 }

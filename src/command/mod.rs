@@ -13,7 +13,7 @@ use bytes::Bytes;
 use futures_util::future::{FutureExt, LocalBoxFuture};
 use tokio_util::sync::CancellationToken;
 
-use crate::broker::{Broker, Effect, StoreError, Ticket};
+use crate::broker::{Broker, Effect, StoreError, Ticket, Unsent};
 use crate::resp::{Reply, Request};
 
 pub mod args;
@@ -141,10 +141,13 @@ pub enum Run {
     Later(LocalBoxFuture<'static, Reply>),
     /// The same, but it may wait for something, as BLPOP does, until it has waited long enough:
     /// the client wants nothing more, or the broker stops.
-    Parked(LocalBoxFuture<'static, Reply>, CancellationToken),
+    Parked(LocalBoxFuture<'static, Handed>, CancellationToken),
     /// Answered, and then the connection ends.
     Close(Reply),
 }
+
+/// A reply, and the messages in it, which go back if none of its bytes was sent.
+pub type Handed = (Reply, Option<Unsent>);
 
 /// How the message ids of a ticket are replied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -258,7 +261,10 @@ impl Run {
             Self::Offered(ticket, _) => Self::Offered(ticket, ReplyForm::Nothing),
             Self::Executed(executed) => Self::Executed(Executed { silent: true, ..executed }),
             Self::Later(reply) => Self::Later(unheard(reply)),
-            Self::Parked(reply, enough) => Self::Parked(unheard(reply), enough),
+            // What it takes goes back.
+            Self::Parked(handed, enough) => {
+                Self::Parked(Box::pin(handed.map(|_| (Reply::Nothing, None))), enough)
+            }
             Self::Close(_) => Self::Close(Reply::Nothing),
         }
     }

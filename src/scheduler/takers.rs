@@ -49,25 +49,33 @@ struct Taker {
     answer: oneshot::Sender<Result<Option<Hand>, StoreError>>,
 }
 
-/// The messages that one taker got. Those that it does not take over go back at once.
+/// The messages that one taker got.
 pub struct Hand {
     pub queue: QueueName,
     pub until_ms: u64,
-    messages: Vec<Leased>,
+    pub messages: Vec<Leased>,
+    pub unsent: Unsent,
+}
+
+/// Messages of which the taker has seen nothing. If this is dropped they go back at once, and the
+/// delivery does not count.
+pub struct Unsent {
+    queue: QueueName,
+    receipts: Vec<Receipt>,
     takers: Weak<Takers>,
 }
 
-impl Hand {
-    /// From now on they are the taker's.
-    pub fn take_over(mut self) -> Vec<Leased> {
-        std::mem::take(&mut self.messages)
+impl Unsent {
+    /// The taker may have seen them: from now on they are its own.
+    pub fn sent(mut self) {
+        self.receipts.clear();
     }
 }
 
-impl Drop for Hand {
+impl Drop for Unsent {
     fn drop(&mut self) {
-        if let Some(takers) = self.takers.upgrade().filter(|_| !self.messages.is_empty()) {
-            takers.give_back(self.queue.clone(), std::mem::take(&mut self.messages));
+        if let Some(takers) = self.takers.upgrade().filter(|_| !self.receipts.is_empty()) {
+            takers.give_back(self.queue.clone(), std::mem::take(&mut self.receipts));
         }
     }
 }
@@ -299,11 +307,15 @@ impl Takers {
                 turns.push_back(turn);
             }
         }
-        let hand = |messages| Hand {
+        let hand = |messages: Vec<Leased>| Hand {
             queue: queue.clone(),
             until_ms: took.until_ms,
+            unsent: Unsent {
+                queue: queue.clone(),
+                receipts: messages.iter().map(|one| one.receipt).collect(),
+                takers: self.me.clone(),
+            },
             messages,
-            takers: self.me.clone(),
         };
         for (id, _, messages) in hands {
             if messages.is_empty() {
@@ -341,10 +353,9 @@ impl Takers {
         }
     }
 
-    /// Messages that nobody got can be taken again at once, and this delivery does not count.
-    fn give_back(self: Rc<Self>, queue: QueueName, messages: Vec<Leased>) {
+    /// Messages that nobody saw can be taken again at once.
+    fn give_back(self: Rc<Self>, queue: QueueName, receipts: Vec<Receipt>) {
         tokio::task::spawn_local(async move {
-            let receipts: Vec<Receipt> = messages.iter().map(|one| one.receipt).collect();
             // What fails here comes back when the lease runs out.
             let _ = self.store.nack(&queue, &receipts, Nack::Silent, None, Bytes::new()).await;
             self.look(queue.as_bytes());

@@ -128,7 +128,7 @@ impl Waits {
                 () = place.0.0.1.notified() => "Woken",
                 () = elapsed => "Elapsed",
             };
-            Reply::Simple(waited.into())
+            (Reply::Simple(waited.into()), None)
         };
         Run::Parked(Box::pin(reply), enough)
     }

@@ -23,7 +23,7 @@ use crate::resp::{Encoded, Reply};
 
 use crate::command::args::{ArgError, Args, bad_delay, is};
 use crate::command::{
-    Caller, Categories, Category, Command, Failure, Flag, Flags, MANY, Run, Spec,
+    Caller, Categories, Category, Command, Failure, Flag, Flags, Handed, MANY, Run, Spec,
 };
 
 pub const SPEC: Spec = Spec {
@@ -107,16 +107,16 @@ impl Take {
         let reply = async move {
             match broker.take(request, &stop).await {
                 Ok(Some(taken)) => reply(taken, decode, shows_queue),
-                Ok(None) => Reply::Encoded(Encoded::null_array()),
-                Err(error) => Failure::from(error).into(),
+                Ok(None) => (Reply::Encoded(Encoded::null_array()), None),
+                Err(error) => (Failure::from(error).into(), None),
             }
         };
         Run::Parked(Box::pin(reply), enough)
     }
 }
 
-fn reply(taken: TakenMessages, decode: bool, shows_queue: bool) -> Reply {
-    let TakenMessages { queue, until_ms, messages } = taken;
+fn reply(taken: TakenMessages, decode: bool, shows_queue: bool) -> Handed {
+    let TakenMessages { queue, until_ms, messages, unsent } = taken;
     let rows = messages.into_iter().map(|message| {
         let (mut payload, mut encoding) = (message.payload, None);
         if decode {
@@ -137,7 +137,7 @@ fn reply(taken: TakenMessages, decode: bool, shows_queue: bool) -> Reply {
         let fields = fields.into_iter().chain(encoding).chain(queue);
         Reply::Map(fields.map(|(key, value)| (key.into(), value)).collect())
     });
-    Reply::Array(rows.collect())
+    (Reply::Array(rows.collect()), Some(unsent))
 }
 
 #[cfg(test)]
