@@ -99,6 +99,8 @@ impl Host {
             let (Some(transfer), Some(host)) = (next, self.me.upgrade()) else {
                 break;
             };
+            let name = transfer.keys.name.clone();
+            let takers = host.takers.clone();
             tokio::task::spawn_local(async move {
                 let sent_us = monotonic_us();
                 let (keys, messages_max) = (&transfer.keys, transfer.messages_max);
@@ -115,6 +117,9 @@ impl Host {
                     host.idle.notify_waiters();
                 }
             });
+            // Takers ask at once, right behind the transfer: a call that Redis comes to before it
+            // finds nothing, and they ask again when the transfer is answered.
+            takers.look(&name);
         }
         let retry_after = self.schedule().retry_after();
         if let Some(pause) = retry_after
