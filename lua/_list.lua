@@ -25,7 +25,7 @@ end
 -- a sample, so a page anywhere may hold a run of large ones. A call asks once, and does not count
 -- what that costs, 0.3 to 2 ms in a list of a million.
 local hiding
-local function hides(list, length)
+function List.hides(list, length)
   if hiding ~= nil then return hiding end
   hiding = true
   -- All nodes are asked for their size; an error if this user may not ask.
@@ -78,7 +78,7 @@ function List.each(list, first, last, back, most, seen)
     cost = cost + List.reading(#page, bytes) + 0.01 * walk
     if back then last = from - 1 else first = from + size end
     local page_max = math.min(far_page_max, math.floor(walk / 500))
-    if page_max <= List.page_max or hides(list, length) then page_max = List.page_max end
+    if page_max <= List.page_max or List.hides(list, length) then page_max = List.page_max end
     size = math.max(1, math.min(page_max, 2 * size, math.floor(page_bytes / largest)))
   end
   return first, last, cost

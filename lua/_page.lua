@@ -54,11 +54,12 @@ function Page.cursor_behind(timeout, member, score, rank, next)
 end
 
 -- How many members to read next. `length`: how many there are in all. Large members are read one by
--- one, since they are copied. Those to come may be larger than those before, so a short zset or
--- list is read in small chunks.
-function Page.next_chunk(chunk, looked, look_max, bytes, bytes_max, length)
+-- one, since they are copied. Those to come may be larger than those before, so a chunk is small,
+-- but in a long `list` that hides nothing large: there the walk to each chunk is long.
+function Page.next_chunk(chunk, looked, look_max, bytes, bytes_max, length, list)
   local fitting = math.floor((bytes_max - bytes) * looked / math.max(bytes, 1))
   local most = math.max(2, math.min(256, math.floor(length / 2000)))
+  if most > List.page_max and (not list or List.hides(list, length)) then most = List.page_max end
   return math.max(1, math.min(4 * chunk, fitting, most, look_max - looked))
 end
 

@@ -45,6 +45,6 @@ while not ended and looked < look_max and bytes < bytes_max and converted < conv
       break
     end
   end
-  chunk = Page.next_chunk(chunk, looked, look_max, bytes, bytes_max, length)
+  chunk = Page.next_chunk(chunk, looked, look_max, bytes, bytes_max, length, list)
 end
 return Call.applied({ now_us, 'OK', ended and -1 or index, converted })

@@ -59,7 +59,7 @@ while lost and at >= 0 and goes_on() do
     end
   end
   at = low - 1
-  chunk = Page.next_chunk(chunk, looked, look_max, bytes, bytes_max, length)
+  chunk = Page.next_chunk(chunk, looked, look_max, bytes, bytes_max, length, list)
 end
 if lost then return { now_us, 'OK', 0, 0, at + 1, at < 0 and '' or anchor } end
 
@@ -68,7 +68,9 @@ local match, removed, taken, places, in_doubt = Match.any_of({ size, payload }, 
 local places_max = math.min(400, 2000 / (1.5 + math.min(index, length - index) / 28000))
 local kept, ended, full = nil, false, count < 1
 -- The first page of a list reads no anchor: then a chunk of one shows how large members are.
-if looked > 0 then chunk = Page.next_chunk(chunk, looked, look_max, bytes, bytes_max, length) end
+if looked > 0 then
+  chunk = Page.next_chunk(chunk, looked, look_max, bytes, bytes_max, length, list)
+end
 at = index
 while not ended and not full and (goes_on() or at == index) do
   local page = redis.call('LRANGE', list, at, at + chunk - 1)
@@ -96,7 +98,7 @@ while not ended and not full and (goes_on() or at == index) do
       kept = page[i]
     end
   end
-  chunk = Page.next_chunk(chunk, looked, look_max, bytes, bytes_max, length)
+  chunk = Page.next_chunk(chunk, looked, look_max, bytes, bytes_max, length, list)
 end
 
 -- Takes what stands at `places` off the list; false if there is no memory to do so.
