@@ -15,6 +15,7 @@ mod change;
 mod convert;
 mod every;
 mod heads;
+mod leases;
 mod look;
 mod moving_slot;
 mod no_list;
