@@ -16,7 +16,9 @@ Lease.reason_max = 512 -- bytes
 -- deliveries, base, reason; of a field that is not there, or damaged.
 local function parsed(text)
   local deliveries, base, reason = string.match(text or '', '^(%d+) (%d+) ?(.*)$')
-  return tonumber(deliveries) or 1, tonumber(base) or 0, reason or ''
+  deliveries = tonumber(deliveries) or 1
+  -- No attempt is less than none: takers would get a number that no reply may have.
+  return deliveries, math.min(tonumber(base) or 0, deliveries), reason or ''
 end
 
 function Lease.tries_of(tries, id)
@@ -24,8 +26,9 @@ function Lease.tries_of(tries, id)
 end
 
 function Lease.note_tries(tries, id, deliveries, base, reason)
+  -- Not by %s, which ends at a zero byte.
   reason = string.sub(reason, 1, Lease.reason_max)
-  redis.call('HSET', tries, id, string.format('%d %d %s', deliveries, base, reason))
+  redis.call('HSET', tries, id, string.format('%d %d ', deliveries, base) .. reason)
 end
 
 function Lease.kinds(keys)

@@ -44,21 +44,24 @@ local function wait_ms(attempt, deliveries, chance)
   local wait = delay
   if not wait and mode == 'SILENT' then wait = 0 end
   if not wait then
-    wait = math.min(max_ms, min_ms * 2 ^ math.min(attempt - 1, 50))
+    -- An attempt that does not count any more has the wait of the first.
+    wait = math.min(max_ms, min_ms * 2 ^ math.max(0, math.min(attempt - 1, 50)))
     wait = math.floor(wait * (1 - jitter * chance / 999))
   end
   return deliveries > free_deliveries and math.max(wait, least_ms) or wait
 end
 
 local now_ms = math.ceil(now_us / 1000)
-local nacked, died, least = 0, 0, nil
+local nacked, died, least, seen = 0, 0, nil, {}
 for i = 11, #ARGV, 3 do
   local id = ARGV[i]
-  local place, deliveries, base, reason = Lease.held(keys, id, ARGV[i + 1])
+  local place, deliveries, base, reason
+  if not seen[id] then place, deliveries, base, reason = Lease.held(keys, id, ARGV[i + 1]) end
   if place == 'leased' or place == 'retry' then
-    nacked = nacked + 1
+    seen[id], nacked = true, nacked + 1
     local attempt = deliveries - base
-    if mode == 'SILENT' and place == 'leased' then base = base + 1 end
+    -- Once for each delivery, though one may be given back, extended and given back again.
+    if mode == 'SILENT' and place == 'leased' then base = math.min(base + 1, deliveries) end
     if said ~= '' then reason = said end
     redis.call('ZREM', keys[place], id)
     if mode == 'FATAL' or (mode == 'FAIL' and limit > 0 and attempt >= limit) then

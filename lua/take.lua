@@ -65,10 +65,10 @@ local reply, stored = { now_us, 'OK', '', until_ms, lapsed, died }, { now_us, 'A
 local got, bytes, full, too_big = 0, 0, false, nil
 local members, leases, old, gone = {}, {}, {}, {}
 
--- False if the next one has to wait for a later call.
-local function fits(size)
+-- False if the next one has to wait for a later call. `what`: its name for people.
+local function fits(size, what)
   if size > message_max and got == 0 then
-    too_big = { now_us, 'TOOBIG', size, 'at the head of the list', message_max }
+    too_big = { now_us, 'TOOBIG', size, what, message_max }
   end
   if size > message_max or (bytes + size > bytes_max and got > 0) then full = true end
   return not full
@@ -86,7 +86,7 @@ end
 
 for i = 1, math.min(#again, again_max) do
   local id = again[i]
-  if not fits(redis.call('HSTRLEN', keys.taken, id)) then break end
+  if not fits(redis.call('HSTRLEN', keys.taken, id), 'that is tried again') then break end
   local payload = redis.call('HGET', keys.taken, id)
   if payload and #id == 8 then
     local deliveries, base, reason = Lease.tries_of(keys.tries, id)
@@ -98,21 +98,20 @@ for i = 1, math.min(#again, again_max) do
   end
 end
 
--- Payloads are read in chunks, of one at first, then twice as many each time: the limit in bytes
--- must be noticed before much is read, and the next ones may be larger than those before.
-local met, chunk, largest = 0, 1, 1
+-- Payloads are read in chunks, of one at first: the limit in bytes must be noticed before much is
+-- read, and the next ones may be far larger than those before.
+local met, chunk = 0, 1
 while not full and got < count and met < ready do
   local page = redis.call('LRANGE', destination, met, met + math.min(chunk, count - got) - 1)
   for i = 1, #page do
     local payload = page[i]
-    largest = math.max(largest, #payload)
-    if not fits(#payload) then break end
+    if not fits(#payload, 'at the head of the list') then break end
     local id = string.sub(ids, 8 * met + 1, 8 * met + 8)
     met = met + 1
     members[#members + 1], members[#members + 2] = id, payload
     hand_out(id, 1, 1, payload)
   end
-  chunk = math.max(1, math.min(2 * chunk, 16, math.floor((bytes_max - bytes) / largest)))
+  chunk = Page.next_chunk(chunk, met, count, bytes, bytes_max, ready)
 end
 if too_big then return too_big end
 

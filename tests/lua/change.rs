@@ -338,6 +338,13 @@ fn prune() {
             "record name=$q format=legacy",
         ),
         (
+            "the record is kept as long as consumers have messages, dead ones too",
+            "registry $q; record name=$q; list m1(a); leased #1=5; dead #2=5; taken #1=a #2=b",
+            "prune",
+            "OK :1",
+            "record name=$q; leased #1=5; dead #2=5; taken #1=a #2=b",
+        ),
+        (
             "the keys belong to another name",
             "registry $q; record name={$q}",
             "prune",

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 const MIB: u64 = 1 << 20;
 
 /// A call of each script that finds nothing to complain of.
-pub const CALLS: [&str; 32] = [
+pub const CALLS: [&str; 39] = [
     "offer q 5:m1(a) / q 5:m2(b) name=n",
     "transfer 9 1000",
     "heads timeout",
@@ -44,6 +44,13 @@ pub const CALLS: [&str; 32] = [
     "configure '' '' 0",
     "convert_listed legacy 0 10 10 1000",
     "convert_pending legacy '' '' 0 '' 10 1000",
+    "take 1 1000 1000 60000 16 #4",
+    "ack #1 1",
+    "nack FAIL '' '' 16 5000 3600000 200 #1 1 0",
+    "extend 60000 #1 1",
+    "taken leased 10 1000 1000 '' '' 0 ''",
+    "dead 0 0 #3",
+    "ready destination leased retry",
 ];
 
 /// The directory and the table agree; each script has a call above.
@@ -98,7 +105,7 @@ fn runs_on_nothing() {
 /// does not touch what the key holds, it says nothing.
 #[test]
 fn wrong_types() {
-    let unread: [(&str, &str); 10] = [
+    let unread: [(&str, &str); 15] = [
         ("transfer", "names"),
         ("transfer", "ids"),
         ("info", "names"),
@@ -109,6 +116,11 @@ fn wrong_types() {
         ("prune", "names"),
         ("prune", "ids"),
         ("info", "destination"),
+        ("info", "leased"),
+        ("info", "retry"),
+        ("info", "dead"),
+        ("prune", "taken"),
+        ("take", "all"),
     ];
     let mut checked = 0;
     for ((script, roles), call) in SCRIPTS.iter().zip(CALLS) {
@@ -123,6 +135,11 @@ fn wrong_types() {
                 ("ids", "0000000000000001=n"),
                 ("quarantine", "x=1"),
                 ("record", "name=$q"),
+                ("leased", "#1=9000000000000 #5=5"),
+                ("retry", "#2=5"),
+                ("dead", "#3=5"),
+                ("taken", "#1=a #2=b #3=c #5=e"),
+                ("tries", "#2=1/0/"),
             ];
             let others = others.iter().filter(|(other, _)| *other != role);
             let others: Vec<String> = others.map(|(key, value)| format!("{key} {value}")).collect();
@@ -134,7 +151,7 @@ fn wrong_types() {
             checked += 1;
         }
     }
-    assert!(checked > 60, "{checked}");
+    assert!(checked > 110, "{checked}");
 }
 
 /// The call key is ours alone: where it holds another type nothing is done.
@@ -192,16 +209,21 @@ fn few_large_members_are_read() {
           redis.call('ZADD', KEYS[3], score, member)
           redis.call('HSET', KEYS[4], 'n' .. id, score .. string.format('-%016x', id))
           redis.call('HSET', KEYS[5], string.format('%016x', id), 'n' .. id)
+          redis.call('RPUSH', KEYS[6], payload)
+          local lease = struct.pack('>I4I4', 0, id)
+          redis.call('ZADD', KEYS[7], score, lease)
+          redis.call('HSET', KEYS[8], lease, payload)
         end";
     let redis = Redis::spawn(&[]);
     // Each its own due time, all the same one; alone, and behind small ones.
     for (score, small) in [("", 0), ("9000000000000", 0), ("", 100)] {
         let mut bench = Bench::on(&redis, "record name=$q");
         for (first, last, size) in [(1, small, 10), (small + 1, small + 40, MIB - 17)] {
-            let roles = ["timeout", "list", "quarantine", "names", "ids"];
+            let roles =
+                ["timeout", "list", "quarantine", "names", "ids", "destination", "dead", "taken"];
             let keys = roles.map(|role| bench.names.key(role));
             let args = [first.to_string(), last.to_string(), size.to_string()];
-            let mut fill = vec!["EVAL", FILL, "5"];
+            let mut fill = vec!["EVAL", FILL, "8"];
             fill.extend(keys.iter().map(String::as_str));
             fill.extend(args.iter().map(String::as_str));
             fill.push(score);
@@ -219,6 +241,7 @@ fn few_large_members_are_read() {
         let halving = if score.is_empty() { 1 } else { 7 };
         let large = "9999999";
         let page = "4000 524288";
+        let ids: String = (1001..=2000).map(|id| format!("#{id}")).collect();
         let behind = |id: i32| match score {
             "" => format!("({id} '' 0 ''"),
             _ => format!("{score} {} {id} ''", of_id(id + 1)),
@@ -265,6 +288,14 @@ fn few_large_members_are_read() {
             ("quarantine_restore 1000 524288 '' '' 0 ''".to_owned(), 4),
             ("quarantine_drop 30 524288 '' '' 0 ''".to_owned(), 3),
             (format!("poll 1000 {MIB} {large}"), 3),
+            (format!("taken dead 1000 {MIB} {large} '' '' 0 ''"), 2),
+            (format!("taken dead 1000 {MIB} 1000 '' '' 0 ''"), 0),
+            (format!("take 1000 {MIB} {large} 60000 16 {ids}"), 3),
+            (format!("taken leased 1000 {MIB} {large} '' '' 0 ''"), 0),
+            ("dead 0 1000".to_owned(), 0),
+            (format!("taken retry 1000 {MIB} {large} '' '' 0 ''"), 0),
+            // Those that are tried again go first.
+            (format!("take 1000 {MIB} {large} 60000 16 {ids}"), 2),
         ] {
             let read = bench.bytes_read(&call);
             let most = most * MIB + 100_000;
@@ -375,7 +406,7 @@ fn headers() {
 }
 
 /// Scripts of one key, and those of many queues that only read.
-const UNGUARDED: [&str; 4] = ["heads", "found", "stats", "node"];
+const UNGUARDED: [&str; 5] = ["heads", "found", "stats", "node", "ready"];
 
 /// The names of the keys that a header lists: `-- KEYS[3]  list  destination  ...`, or without the
 /// index where they are of each queue.

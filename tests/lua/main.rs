@@ -15,6 +15,8 @@ mod change;
 mod convert;
 mod every;
 mod heads;
+mod lease_model;
+mod leases;
 mod look;
 mod moving_slot;
 mod no_list;

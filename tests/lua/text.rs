@@ -3,6 +3,7 @@
 //! ```text
 //! m1(a)     modern member, id 1 in 8 bytes, payload `a`      m[0102](a)   another id, in hex
 //! l1(a)     legacy member, id 1                              #1           the 8 bytes of id 1
+//! #1#2      the bytes of both ids, one after the other       2/0/bad      in `tries`: `2 0 bad`
 //! ''        nothing     $q  name of the queue     @list  key of that role     \x00  a byte
 //!
 //! timeout m1(a)=1000 m2(b)=2000; list m1(a) m2(b); record name=$q; names !string
@@ -21,7 +22,7 @@ pub struct Names {
     pub braced: bool,
 }
 
-const ROLES: [(&str, &str, &str); 11] = [
+const ROLES: [(&str, &str, &str); 16] = [
     ("timeout", "redisson_delay_queue_timeout:", "zset"),
     ("list", "redisson_delay_queue:", "list"),
     ("record", "delay_broker_queue:", "hash"),
@@ -30,6 +31,11 @@ const ROLES: [(&str, &str, &str); 11] = [
     ("quarantine", "delay_broker_quarantine:", "zset"),
     ("call", "delay_broker_call:", "string"),
     ("node", "delay_broker_node:", "string"),
+    ("leased", "delay_broker_leased:", "zset"),
+    ("retry", "delay_broker_retry:", "zset"),
+    ("dead", "delay_broker_dead:", "zset"),
+    ("taken", "delay_broker_taken:", "hash"),
+    ("tries", "delay_broker_tries:", "hash"),
     ("registry", "delay_broker_queues:", "set"),
     ("all", "delay_broker_all:", "hash"),
     ("guard", "redisson_delay_queue_channel:", "string"),
@@ -72,7 +78,9 @@ impl Names {
             return format!("{start} {{{}}}", self.queue).into_bytes();
         }
         match word.split_at_checked(1) {
-            Some(("#", id)) => id.parse::<u64>().unwrap().to_be_bytes().to_vec(),
+            Some(("#", ids)) => {
+                ids.split('#').flat_map(|id| id.parse::<u64>().unwrap().to_be_bytes()).collect()
+            }
             Some(("@", role)) => self.key(role).into_bytes(),
             _ if word == "$q" => self.queue.clone().into_bytes(),
             _ if word == "{$q}" => format!("{{{}}}", self.queue).into_bytes(),
@@ -102,6 +110,10 @@ impl Names {
                 let score = |(_, score): &(Bytes, String)| score.parse::<f64>().unwrap();
                 all.sort_by(|a, b| score(a).total_cmp(&score(b)).then(a.0.cmp(&b.0)));
                 Stored::Zset(all)
+            }
+            "hash" if role.ends_with("tries") => {
+                let spaced = |(id, value): (&str, &str)| (of(id), of(&value.replace('/', "\\x20")));
+                Stored::Hash(pairs().map(spaced).collect())
             }
             "hash" => Stored::Hash(pairs().map(|(f, v)| (of(f), of(v))).collect()),
             "list" => Stored::List(words.iter().map(|word| of(word)).collect()),
