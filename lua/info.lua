@@ -22,9 +22,9 @@
 --          whichever is later. paused_all: 1 while all are. format: 'modern' | 'legacy'.
 --          ttl_ms: the least of timeout and list, -1 if neither expires. layout: 'redisson', or
 --          'zset' where no order list is kept. named, quarantined: -1 where the key holds another
---          type; and so leased, waiting, dead. A lease that ran out counts as waiting. oldest_lease:
---          the end of the one that ends first, ms, or ''. trouble: what cannot be used of the keys,
---          and is done without; or ''
+--          type; and so leased, waiting, dead. A lease that ran out counts as waiting.
+--          oldest_lease: the end of the one that ends first, ms, or ''. trouble: what cannot be
+--          used of the keys, and is done without; or ''
 -- COST     O(log pending), whatever the size of the members
 
 local destination, timeout, list, record, names, quarantine, all, ids, leased, retry, dead =

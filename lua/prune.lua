@@ -8,7 +8,7 @@
 -- KEYS[4]  hash  names      name -> message id
 -- KEYS[5]  hash  ids        hex of the id -> name
 -- KEYS[6]  set   registry   queues the brokers know
--- KEYS[7]  hash  taken      payloads that consumers have taken: while there are any, the record stays
+-- KEYS[7]  hash  taken      payloads that consumers have taken: as long as one is, the record stays
 -- KEYS[8]  none  guard      the channel's name, never a key: see _begin.lua
 -- ARGV[1]  text  queue
 -- RETURN   { now_us, 'OK', pruned 0 | 1 },

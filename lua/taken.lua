@@ -11,7 +11,7 @@
 -- ARGV[1]  text  queue
 -- ARGV[2]  text  place    'leased', 'retry' or 'dead': the zset that is read
 -- ARGV[3]  int   count    messages at most
--- ARGV[4]  int   bytes_max  of payloads, which are read of dead ones only; one is read however large
+-- ARGV[4]  int   bytes_max  of payloads, read of dead ones only; one is read however large
 -- ARGV[5]  int   message_max  bytes beyond which a payload is left out, as ''
 -- ARGV[6]  text  score    cursor of _page.lua, '' at the start
 -- ARGV[7]  bytes from     of the cursor
