@@ -234,10 +234,11 @@ fn limits_are_the_defaults() {
                 Some("KiB") => 1 << 10,
                 Some("MiB") => 1 << 20,
                 Some("days") => 86_400_000,
+                Some("h") => 3_600_000,
                 _ => 1,
             }
     };
-    let amount = Regex::new(r"(\d[\d,]*)(?: (KiB|MiB|days))?").unwrap();
+    let amount = Regex::new(r"(\d[\d,]*)(?: (KiB|MiB|days|h\b))?").unwrap();
     let mut seen = 0;
     for cells in limits.iter().filter(|cells| cells[2] != "fixed") {
         let amounts: Vec<u64> = amount
@@ -669,7 +670,9 @@ impl Shell {
 /// What a page shows of a shell is what the shell shows, in the order of the page.
 #[test]
 fn sessions_are_true() {
-    for page in ["README.md", "docs/quickstart.md", "docs/errors.md", "docs/encodings.md"] {
+    let pages = ["quickstart", "consume", "errors", "encodings"];
+    let pages = pages.map(|page| format!("docs/{page}.md"));
+    for page in pages.iter().map(String::as_str).chain(["README.md"]) {
         let mut shell = Shell::start();
         for typed in consoles(&file(page)).iter().flatten() {
             // It builds, starts or tests what runs here already.
