@@ -28,7 +28,10 @@
 //! *offer*, *remove* (by payload), *cancel* (by id or name), *transfer* (due members to the
 //! destination list), *head* (the member with the least score), *hint* (somebody says when a queue
 //! has something due), *ticket* (a claim on a batch's outcome), *lane* (one writing call at a time,
-//! with a number), *quarantine* (members that cannot be read).
+//! with a number), *quarantine* (members that cannot be read), *take* (a delivered message, for a
+//! time), *lease* (that time), *receipt* (settles what was taken: id and how often it was handed
+//! out), *attempt* (a time that it was handed out and that counts), *lapse* (a lease runs out),
+//! *dead* (no attempt is left), *taker* (a client that takes, or waits for it).
 //!
 //! Arrows are imports, and all of them point down:
 //!

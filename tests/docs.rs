@@ -131,7 +131,8 @@ fn commands_in_the_text_exist() {
     ];
     let options = [
         "LIST", "RESTORE", "DROP", "NAME", "AT", "AS", "COUNT", "CURSOR", "DECODE", "NX", "XX",
-        "MODERN", "LEGACY", "ALL",
+        "MODERN", "LEGACY", "ALL", "BLOCK", "LEASE", "ALSO", "FAIL", "SILENT", "FATAL", "DELAY",
+        "REASON", "LEASED", "WAITING", "REQUEUE", "MATCH",
     ];
     let word = Regex::new(r"^[A-Z][A-Z.]+( |$)").unwrap();
     let codes = codes();
@@ -233,10 +234,11 @@ fn limits_are_the_defaults() {
                 Some("KiB") => 1 << 10,
                 Some("MiB") => 1 << 20,
                 Some("days") => 86_400_000,
+                Some("h") => 3_600_000,
                 _ => 1,
             }
     };
-    let amount = Regex::new(r"(\d[\d,]*)(?: (KiB|MiB|days))?").unwrap();
+    let amount = Regex::new(r"(\d[\d,]*)(?: (KiB|MiB|days|h\b))?").unwrap();
     let mut seen = 0;
     for cells in limits.iter().filter(|cells| cells[2] != "fixed") {
         let amounts: Vec<u64> = amount
@@ -272,6 +274,7 @@ fn fixed_limits_are_the_constants() {
     let of = |path: &str, names: &[&str]| -> Vec<u64> {
         names.iter().map(|name| constant(path, name)).collect()
     };
+    let lease = |names: &[&str]| of("src/domain/lease.rs", names);
     let http =
         of("src/http.rs", &["CONNECTIONS_MAX", "CONNECTION_REQUESTS_MAX", "CONNECTION_WITHIN"]);
     let many = http[0];
@@ -281,6 +284,16 @@ fn fixed_limits_are_the_constants() {
             of("src/client/connection.rs", &["PENDING_MAX", "OUTPUT_HIGH"]),
         ),
         ("| 4 |", of("src/peers/memory.rs", &["PERMITS_MAX"])),
+        ("| 8 |", of("src/scheduler/takers.rs", &["CALLS_MAX"])),
+        (
+            "| 30 s; with `LEASE` 100 ms to 24 h |",
+            lease(&["LEASE_MS", "LEASE_MS_MIN", "LEASE_MS_MAX"]),
+        ),
+        (
+            "| 16, with waits of 5 s to 1 h |",
+            lease(&["ATTEMPTS_MAX", "BACKOFF_MS_MIN", "BACKOFF_MS_MAX"]),
+        ),
+        ("| 512 bytes |", lease(&["REASON_BYTES_MAX"])),
         ("| 10 arguments, 16 KiB each |", before.to_vec()),
         ("| 10 s |", of("src/client/tls.rs", &["HANDSHAKE_WITHIN"])),
         ("| 2 s |", of("src/peers/guesses.rs", &["LONGEST"])),
@@ -297,7 +310,7 @@ fn fixed_limits_are_the_constants() {
         ("the next after 100 ms", of("src/peers/guesses.rs", &["FIRST"])),
         ("At most 16 wait", of("src/peers/guesses.rs", &["WAITING_MAX"])),
     ];
-    let amount = Regex::new(r"(\d[\d,]*)(?: (KiB|MiB|ms|s)\b)?").unwrap();
+    let amount = Regex::new(r"(\d[\d,]*)(?: (KiB|MiB|ms|s|h)\b)?").unwrap();
     for (said, program) in rows.iter().chain(&text) {
         let shown: Vec<u64> = amount
             .captures_iter(said)
@@ -308,6 +321,7 @@ fn fixed_limits_are_the_constants() {
                         Some("KiB") => 1 << 10,
                         Some("MiB") => 1 << 20,
                         Some("s") => 1_000,
+                        Some("h") => 3_600_000,
                         _ => 1,
                     }
             })
@@ -572,12 +586,19 @@ fn consoles(text: &str) -> Vec<Vec<Typed>> {
     blocks.captures_iter(text).map(|found| typed(&found[1])).collect()
 }
 
+/// An id of a message, or of one that was taken, as in a receipt.
+const ID: &str = r"\b(?:[0-9]{13}-)?[0-9a-f]{16}\b";
+
 /// A reply as a pattern: ids and times may differ, and a line `...` stands for any lines.
 fn pattern(reply: &str) -> Regex {
     let lines: Vec<String> = reply.lines().map(regex::escape).collect();
     let text = lines.join("\n").replace(r"\.\.\.", "(?s:.*)");
-    let id = Regex::new(r"[0-9]{13}\\-[0-9a-f]{16}").unwrap();
-    let text = id.replace_all(&text, "([0-9]{13}-[0-9a-f]{16})");
+    // As `escape` leaves it.
+    let id = Regex::new(&ID.replace("-)", r"\\-)")).unwrap();
+    let text = id.replace_all(&text, |found: &regex::Captures<'_>| match found[0].len() {
+        16 => "([0-9a-f]{16})",
+        _ => "([0-9]{13}-[0-9a-f]{16})",
+    });
     let time = Regex::new(r"\b[0-9]{13}\b").unwrap();
     Regex::new(&format!("^{}$", time.replace_all(&text, "[0-9]{13}"))).unwrap()
 }
@@ -636,7 +657,7 @@ impl Shell {
         let found = found.unwrap_or_else(|| {
             panic!("{page}: {}\n{}\nis said, and it is\n{came}", typed.command, typed.reply)
         });
-        let id = Regex::new("[0-9]{13}-[0-9a-f]{16}").unwrap();
+        let id = Regex::new(ID).unwrap();
         let shown = id.find_iter(&typed.reply).map(|id| id.as_str().to_owned());
         for (shown, came) in shown.zip(found.iter().skip(1).flatten()) {
             let came = came.as_str().to_owned();
@@ -649,7 +670,9 @@ impl Shell {
 /// What a page shows of a shell is what the shell shows, in the order of the page.
 #[test]
 fn sessions_are_true() {
-    for page in ["README.md", "docs/quickstart.md", "docs/errors.md", "docs/encodings.md"] {
+    let pages = ["quickstart", "consume", "errors", "encodings"];
+    let pages = pages.map(|page| format!("docs/{page}.md"));
+    for page in pages.iter().map(String::as_str).chain(["README.md"]) {
         let mut shell = Shell::start();
         for typed in consoles(&file(page)).iter().flatten() {
             // It builds, starts or tests what runs here already.
@@ -660,23 +683,39 @@ fn sessions_are_true() {
     }
 }
 
-/// Each example of docs/commands.md, with one pending message as that page says.
+/// Each example of docs/commands.md, with one pending message as that page says; or with one that
+/// is delivered, taken or dead, by the first commands of the block that says so.
 #[test]
 fn examples_of_commands_are_true() {
     let page = "docs/commands.md";
     let text = file(page);
-    assert!(text.contains(&format!("```console\n$ redis-cli -p 7379 {PENDING}\n")), "{page}");
+    let consumer = [
+        ("DQ.TAKE", 1),
+        ("DQ.ACK", 2),
+        ("DQ.NACK", 2),
+        ("DQ.EXTEND", 2),
+        ("DQ.TAKEN", 2),
+        ("DQ.DEAD", 3),
+    ];
+    let blocks = consoles(text.split("\n## ").next().unwrap());
+    let [pending, before] = &blocks[..] else { panic!("{page} begins with two blocks") };
+    assert_eq!(pending[0].command, format!("redis-cli -p 7379 {PENDING}"), "{page}");
+    let left = ["leased", "retry", "dead", "taken", "tries"];
+    let left = left.map(|key| format!("'delay_broker_{key}:{{orders}}'")).join(" ");
     let mut shell = Shell::start();
-    for block in consoles(&text) {
-        for port in [7379, 7381] {
-            for command in ["DQ.CLEAR orders", "DQ.RESUME orders", "DQ.RESUME ALL", "DEL orders"] {
-                shell.types(&format!("redis-cli -p {port} {command}"));
+    for section in text.split("\n## ") {
+        let command = section.lines().next().unwrap();
+        let steps = consumer.iter().find(|(name, _)| *name == command).map_or(0, |row| row.1);
+        for block in consoles(section) {
+            for command in ["DQ.CLEAR orders", "DQ.RESUME orders", "DQ.RESUME ALL"] {
+                shell.types(&format!("redis-cli -p 7379 {command}"));
             }
-        }
-        shell.types(&format!("redis-cli -p 7379 {PENDING}"));
-        shell.ids.clear();
-        for typed in &block {
-            shell.checks(page, typed);
+            shell.types(&format!("redis-cli -p 7381 DEL orders {left}"));
+            shell.types(&format!("redis-cli -p 7379 {PENDING}"));
+            shell.ids.clear();
+            for typed in before[..steps].iter().chain(&block) {
+                shell.checks(page, typed);
+            }
         }
     }
 }

@@ -132,7 +132,8 @@ scripts! {
     QUARANTINE_RESTORE = "quarantine_restore" (Call Timeout List Record Quarantine Guard);
     QUARANTINE_DROP = "quarantine_drop" (Call Record Quarantine Guard);
     SIZE = "size" (Timeout Record Guard);
-    INFO = "info" (Destination Timeout List Record Names Quarantine All Ids Leased Retry Dead Guard);
+    INFO = "info"
+        (Destination Timeout List Record Names Quarantine All Ids Leased Retry Dead Guard);
     STATS = "stats" (All) each (Timeout Destination Record Quarantine);
     SETTLE = "settle" (Call Guard);
     NODE = "node" (Node);

@@ -3,7 +3,7 @@
 
 use crate::Version::{self, Earlier, This};
 use crate::foreign;
-use crate::stage::{call, delivered, eventually, info, metric, offer, say};
+use crate::stage::{call, delivered, eventually, field_of, info, metric, offer, say};
 use crate::support::redis::Redis;
 use crate::support::resp::Value;
 use delay_broker::audit::rights::acl_line;
@@ -176,6 +176,53 @@ fn transactions() {
         let reply = say(&mut broker.client(), "MULTI").text();
         assert!(reply.starts_with(answer), "{version:?}: {reply}");
     }
+}
+
+/// Messages that consumers have taken stay as they are while an earlier broker works, which forgets
+/// their queue; then their receipts count.
+#[test]
+fn messages_that_are_taken() {
+    let redis = Redis::spawn(&[]);
+    let mut direct = redis.client(0);
+    let mut this = This.start(&redis.url(0), &[]);
+    let mut client = this.client();
+    let mut receipts = Vec::new();
+    for payload in ["leased", "waits", "died"] {
+        offer(&mut client, &["q", "0", payload]);
+        let Value::Array(taken) = say(&mut client, "DQ.TAKE q BLOCK 5s LEASE 1h") else {
+            panic!("{payload} is not taken");
+        };
+        receipts.push(field_of(&taken[0], "receipt").unwrap().text());
+    }
+    let [leased, waits, died] = &receipts[..] else { panic!("{receipts:?}") };
+    assert_eq!(say(&mut client, &format!("DQ.NACK q {waits} DELAY 1h")), Value::Int(1));
+    assert_eq!(say(&mut client, &format!("DQ.NACK q {died} FATAL")), Value::Int(1));
+    this.signal("TERM");
+    this.wait(crate::stage::SOON);
+    let mut held = || {
+        let zsets = ["leased", "retry", "dead"];
+        let zsets = zsets.map(|key| format!("ZRANGE delay_broker_{key}:{{q}} 0 -1 WITHSCORES"));
+        let sizes = ["taken", "tries"].map(|key| format!("HLEN delay_broker_{key}:{{q}}"));
+        let asked = zsets.iter().chain(&sizes);
+        asked.map(|command| say(&mut direct, command)).collect::<Vec<_>>()
+    };
+    let before = held();
+    let mut earlier = Earlier.start(&redis.url(0), &[]);
+    let mut client = earlier.client();
+    assert!(say(&mut client, "DQ.TAKE q").text().starts_with("ERR unknown command"));
+    offer(&mut client, &["q", "0", "delivered"]);
+    let mut direct = redis.client(0);
+    delivered(&mut direct, "q", 1);
+    eventually("it has forgotten the queue", || {
+        (say(&mut direct, "EXISTS delay_broker_queue:{q}") == Value::Int(0)).then_some(())
+    });
+    assert_eq!(held(), before);
+    earlier.signal("TERM");
+    earlier.wait(crate::stage::SOON);
+    let this = This.start(&redis.url(0), &[]);
+    let mut client = this.client();
+    let all = format!("DQ.ACK q {leased} {waits} {died}");
+    assert_eq!(say(&mut client, &all), Value::Int(3));
 }
 
 /// Keys that are new stay as they are while an earlier broker works, and it works.

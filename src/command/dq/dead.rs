@@ -2,9 +2,9 @@
 //! [DELAY d]`, `DROP [id ...] [MATCH pattern]`: messages whose attempts are used up.
 //!
 //! LIST replies with the next cursor (`0` at the end) and an array of maps: id, died (Unix ms),
-//! attempts, reason, payload (nil where it is gone or too large for a reply). REQUEUE and DROP reply
-//! with how many: those named, or without ids the first 1,000. MATCH is a pattern of the reason. A
-//! message that is requeued has all its attempts again.
+//! attempts, reason, payload (nil where it is gone or too large for a reply). REQUEUE and DROP
+//! reply with how many: those named, or without ids the first 1,000. MATCH is a pattern of the
+//! reason. A message that is requeued has all its attempts again.
 //! Errors: ERR, BADID, BADDELAY, BADQUEUE, WRONGTYPE, UNAVAILABLE, UNCERTAIN.
 //! Way: `lua/taken.lua`, `lua/dead.lua`.
 

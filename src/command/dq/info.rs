@@ -5,11 +5,12 @@
 //! next_due, oldest_overdue_ms, listed, named, quarantined, paused and paused_until (-1 = until
 //! DQ.RESUME; Redisson's own transfer does not know a pause), paused_all, layout (`redisson`, or
 //! `zset` where no order list is kept), format, ttl_ms (the least of the queue's keys: something
-//! else set it, and the queue will vanish), leased, waiting (for a retry), dead, lease_ends (Unix ms,
-//! of the lease that ends first). Of this broker: takers (clients that wait in DQ.TAKE), and since `since` (Unix ms), equal to the
-//! metrics labelled `counted_as` (the queue, or `other` for all those beyond the first few):
-//! offered, delivered, cancelled, removed, taken, acked, nacked, lapsed, died, lateness_p50_ms, lateness_p99_ms, lateness_max_ms (nil
-//! where nothing was delivered).
+//! else set it, and the queue will vanish), leased, waiting (for a retry), dead, lease_ends (Unix
+//! ms, of the lease that ends first). Of this broker: takers (clients that wait in DQ.TAKE), and
+//! since `since` (Unix ms), equal to the metrics labelled `counted_as` (the queue, or `other` for
+//! all those beyond the first few): offered, delivered, cancelled, removed, taken, acked, nacked,
+//! lapsed, died, lateness_p50_ms, lateness_p99_ms, lateness_max_ms (nil where nothing was
+//! delivered).
 //! Errors: BADQUEUE, WRONGTYPE, UNAVAILABLE. Way: `lua/info.lua`.
 
 use std::rc::Rc;

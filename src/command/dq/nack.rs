@@ -1,8 +1,8 @@
-//! `DQ.NACK queue receipt [receipt ...] [FAIL|SILENT|FATAL] [DELAY d] [REASON text]`: gives messages
-//! back that DQ.TAKE handed out.
+//! `DQ.NACK queue receipt [receipt ...] [FAIL|SILENT|FATAL] [DELAY d] [REASON text]`: gives
+//! messages back that DQ.TAKE handed out.
 //!
-//! FAIL (the default) counts the attempt: the message can be taken again after a growing wait, or is
-//! dead at the last attempt. SILENT does not count it, and does not wait. FATAL: it is dead at
+//! FAIL (the default) counts the attempt: the message can be taken again after a growing wait, or
+//! is dead at the last attempt. SILENT does not count it, and does not wait. FATAL: it is dead at
 //! once. DELAY says another wait; from the third delivery on it is at least 100 ms. Replies with
 //! how many were given back, those that died included.
 //! Errors: ERR, BADID, BADDELAY, BADQUEUE, TOOBIG (REASON), TOOMANY, WRONGTYPE, UNAVAILABLE,

@@ -4,7 +4,8 @@
 //! that a look at a queue takes no more than LPOP does. At most once: if the reply is lost, so are
 //! its messages. Errors: ERR (COUNT), BADQUEUE, TOOBIG (nothing was taken), WRONGTYPE,
 //! UNAVAILABLE, UNCERTAIN.
-//! Way: `lua/poll.lua`; without an order list pages of `lua/first.lua`, then `lua/poll_pending.lua`.
+//! Way: `lua/poll.lua`; without an order list pages of `lua/first.lua`, then
+//! `lua/poll_pending.lua`.
 
 use std::rc::Rc;
 

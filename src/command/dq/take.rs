@@ -1,11 +1,12 @@
-//! `DQ.TAKE queue [COUNT n] [BLOCK d] [LEASE d] [DECODE] [ALSO queue ...]`: takes delivered messages
-//! for a time.
+//! `DQ.TAKE queue [COUNT n] [BLOCK d] [LEASE d] [DECODE] [ALSO queue ...]`: takes delivered
+//! messages for a time.
 //!
 //! Replies with an array of maps: receipt, id, attempt (1 = the first), until (Unix ms), payload;
 //! with ALSO the queue; with DECODE the payload as text, and encoding. Nil if nothing came. A
 //! message that is not settled by `until` can be taken again. BLOCK as in XREADGROUP: without it
 //! the call does not wait, 0 waits for ever. ALSO stands last: queues are asked from left to right.
-//! Errors: ERR (COUNT), BADQUEUE, BADDELAY, TOOBIG, TOOMANY, WRONGTYPE, UNAVAILABLE.
+//! Errors: ERR (COUNT), BADQUEUE, BADDELAY, TOOBIG, TOOMANY, WRONGTYPE, UNAVAILABLE, UNCERTAIN
+//! (what it leased comes back when the lease ends).
 //! Way: `scheduler::takers`, `lua/take.lua`.
 
 use std::borrow::Cow;

@@ -1,5 +1,5 @@
-//! `DQ.TAKEN queue [LEASED|WAITING] [COUNT n] [CURSOR c]`: pages of the messages that consumers have
-//! taken.
+//! `DQ.TAKEN queue [LEASED|WAITING] [COUNT n] [CURSOR c]`: pages of the messages that consumers
+//! have taken.
 //!
 //! Replies with the next cursor (`0` at the end) and an array of maps: id, attempt, until (LEASED,
 //! the default: the end of the lease) or from (WAITING: when it can be taken again), reason (nil
