@@ -93,7 +93,9 @@ const SUBSCRIBED: &str = "&redisson_delay_queue_channel:* (with exactly this pat
 
 /// More rights whose lack makes something late or refused but damages nothing: no script calls
 /// these commands, or the script goes on without them.
-const HARMLESS: [&str; 11] = [
+const HARMLESS: [&str; 12] = [
+    // DQ.TAKE asks with it before it takes anything that was taken before.
+    "+hstrlen",
     "+info",
     GONE_WITHOUT[0],
     "+ping",

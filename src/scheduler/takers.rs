@@ -80,6 +80,15 @@ impl Drop for Unsent {
     }
 }
 
+/// The task of a line.
+#[derive(Default)]
+struct Task {
+    /// It is to ask, or to see whether it is still needed.
+    bell: Notify,
+    /// It would have asked, but all in its line were asked for at other queues.
+    missed: Cell<bool>,
+}
+
 /// One that stands in line; out of it when dropped.
 struct InLine<'a> {
     takers: &'a Takers,
@@ -88,7 +97,7 @@ struct InLine<'a> {
 
 impl Drop for InLine<'_> {
     fn drop(&mut self) {
-        self.takers.waiting.borrow_mut().remove(self.id);
+        self.takers.leave(self.id);
     }
 }
 
@@ -96,8 +105,7 @@ pub struct Takers {
     store: Rc<Store>,
     metrics: Metrics,
     waiting: RefCell<Waiting<Taker>>,
-    /// The tasks of the lines, each with its bell.
-    tasks: RefCell<BTreeMap<Bytes, Rc<Notify>>>,
+    tasks: RefCell<BTreeMap<Bytes, Rc<Task>>>,
     calls: Semaphore,
     /// The last queue that was looked at.
     looked_at: RefCell<Bytes>,
@@ -146,8 +154,8 @@ impl Takers {
 
     /// Something may be had of a queue.
     pub fn look(&self, queue: &[u8]) {
-        if let Some(bell) = self.tasks.borrow().get(queue) {
-            bell.notify_one();
+        if let Some(task) = self.tasks.borrow().get(queue) {
+            task.bell.notify_one();
         }
     }
 
@@ -202,17 +210,17 @@ impl Takers {
     /// Makes sure that the line of a queue has its task, and that it looks now.
     fn serve(&self, queue: &Bytes) {
         let mut tasks = self.tasks.borrow_mut();
-        if let Some(bell) = tasks.get(queue) {
-            bell.notify_one();
+        if let Some(task) = tasks.get(queue) {
+            task.bell.notify_one();
         } else if let Some(takers) = self.me.upgrade() {
-            let bell = Rc::new(Notify::new());
-            tasks.insert(queue.clone(), bell.clone());
-            tokio::task::spawn_local(takers.serve_line(queue.clone(), bell));
+            let task = Rc::new(Task::default());
+            tasks.insert(queue.clone(), task.clone());
+            tokio::task::spawn_local(takers.serve_line(queue.clone(), task));
         }
     }
 
     /// The task of a line, which ends with the line.
-    async fn serve_line(self: Rc<Self>, name: Bytes, bell: Rc<Notify>) {
+    async fn serve_line(self: Rc<Self>, name: Bytes, task: Rc<Task>) {
         let queue = QueueName::trusted(name.clone());
         let clock = self.store.clock(&QueueKeys::new(&name));
         loop {
@@ -220,8 +228,13 @@ impl Takers {
             let permit = self.calls.acquire().await;
             let (asked, wanted) = self.ask_for(&name);
             let Some(wanted) = wanted else {
-                self.tasks.borrow_mut().remove(&name);
-                return;
+                drop(permit);
+                if !self.waiting.borrow().is_line(&name) {
+                    break;
+                }
+                task.missed.set(true);
+                task.bell.notified().await;
+                continue;
             };
             let newest = self.waiting.borrow().last_id();
             let outcome = self.store.take(&queue, wanted).await;
@@ -249,14 +262,14 @@ impl Takers {
             };
             self.answer_those_that_do_not_wait(&name, newest);
             if !self.waiting.borrow().is_line(&name) {
-                self.tasks.borrow_mut().remove(&name);
-                return;
+                break;
             }
             match wait {
-                Some(wait) => drop(tokio::time::timeout(wait, bell.notified()).await),
-                None => bell.notified().await,
+                Some(wait) => drop(tokio::time::timeout(wait, task.bell.notified()).await),
+                None => task.bell.notified().await,
             }
         }
+        self.tasks.borrow_mut().remove(&name);
     }
 
     /// When there may be more: at once where a call brought all that it asked for.
@@ -319,11 +332,7 @@ impl Takers {
         };
         for (id, _, messages) in hands {
             if messages.is_empty() {
-                let queues = self.waiting.borrow_mut().put_back(id).to_vec();
-                queues
-                    .iter()
-                    .filter(|name| *name != queue.as_bytes())
-                    .for_each(|name| self.serve(name));
+                self.put_back(id);
             } else {
                 self.answer(id, Ok(Some(hand(messages))));
             }
@@ -344,9 +353,31 @@ impl Takers {
         }
     }
 
+    /// One got nothing. Others that would have asked for it meanwhile do so now.
+    fn put_back(&self, id: u64) {
+        let mut waiting = self.waiting.borrow_mut();
+        let tasks = self.tasks.borrow();
+        for task in waiting.put_back(id).iter().filter_map(|queue| tasks.get(queue)) {
+            if task.missed.replace(false) {
+                task.bell.notify_one();
+            }
+        }
+    }
+
+    /// One goes on, or has left. The task of a line that nobody has a place in any more ends.
+    fn leave(&self, id: u64) -> Option<Taker> {
+        let (taker, queues) = self.waiting.borrow_mut().remove(id)?;
+        for queue in queues {
+            if !self.waiting.borrow().is_line(&queue) {
+                self.look(&queue);
+            }
+        }
+        Some(taker)
+    }
+
     /// One is answered, and out of line.
     fn answer(&self, id: u64, answer: Result<Option<Hand>, StoreError>) {
-        let taker = self.waiting.borrow_mut().remove(id);
+        let taker = self.leave(id);
         // What nobody waits for any more goes back when it is dropped here.
         if let Some(taker) = taker {
             drop(taker.answer.send(answer));

@@ -1,7 +1,8 @@
 //! Who waits at which queue for something to take: a line for each queue, in order of arrival.
 //!
 //! One that waits at several queues stands in the line of each. While a call asks for it, it is out
-//! of all lines; if that brought nothing, it is back at its places. All is bounded in number.
+//! of all lines, which keep its places; if that brought nothing, it is back there. All is bounded
+//! in number.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,8 +13,15 @@ use bytes::Bytes;
 pub struct Waiting<T> {
     places: usize,
     last_id: u64,
-    lines: HashMap<Bytes, BTreeSet<u64>>,
+    lines: HashMap<Bytes, Line>,
     waiters: HashMap<u64, Waiter<T>>,
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    present: BTreeSet<u64>,
+    /// How many are out.
+    out: usize,
 }
 
 #[derive(Debug)]
@@ -41,8 +49,10 @@ impl<T> Waiting<T> {
         }
         self.places += queues.len();
         self.last_id += 1;
-        self.waiters.insert(self.last_id, Waiter { queues, is_out: true, wants });
-        self.put_back(self.last_id);
+        for queue in &queues {
+            self.lines.entry(queue.clone()).or_default().present.insert(self.last_id);
+        }
+        self.waiters.insert(self.last_id, Waiter { queues, is_out: false, wants });
         Some(self.last_id)
     }
 
@@ -53,17 +63,18 @@ impl<T> Waiting<T> {
 
     /// The line of a queue, the longest waiting first.
     pub fn line(&self, queue: &[u8]) -> impl Iterator<Item = (u64, &T)> {
-        let line = self.lines.get(queue).into_iter().flatten();
+        let line = self.lines.get(queue).into_iter().flat_map(|line| &line.present);
         line.filter_map(|id| Some((*id, &self.waiters.get(id)?.wants)))
     }
 
+    /// Whether anybody has a place there, those that are out included.
     pub fn is_line(&self, queue: &[u8]) -> bool {
         self.lines.contains_key(queue)
     }
 
-    /// How many stand in the line of a queue.
+    /// How many have a place in the line of a queue.
     pub fn in_line(&self, queue: &[u8]) -> usize {
-        self.lines.get(queue).map_or(0, BTreeSet::len)
+        self.lines.get(queue).map_or(0, |line| line.present.len() + line.out)
     }
 
     /// Takes one out of all lines, for now.
@@ -74,32 +85,43 @@ impl<T> Waiting<T> {
         waiter.is_out = true;
         for queue in &waiter.queues {
             if let Some(line) = self.lines.get_mut(queue) {
-                line.remove(&id);
-                if line.is_empty() {
-                    self.lines.remove(queue);
-                }
+                line.present.remove(&id);
+                line.out += 1;
             }
         }
     }
 
-    /// Puts one back at its places; gives the queues in whose lines it stands now.
+    /// Puts one back at its places; gives the queues in whose lines it stands.
     pub fn put_back(&mut self, id: u64) -> &[Bytes] {
         let Some(waiter) = self.waiters.get_mut(&id).filter(|waiter| waiter.is_out) else {
             return &[];
         };
         waiter.is_out = false;
         for queue in &waiter.queues {
-            self.lines.entry(queue.clone()).or_default().insert(id);
+            if let Some(line) = self.lines.get_mut(queue) {
+                line.present.insert(id);
+                line.out -= 1;
+            }
         }
         &waiter.queues
     }
 
-    /// Forgets one: it goes on, or has left.
-    pub fn remove(&mut self, id: u64) -> Option<T> {
-        self.take_out(id);
-        let waiter = self.waiters.remove(&id)?;
-        self.places -= waiter.queues.len();
-        Some(waiter.wants)
+    /// Forgets one, which goes on or has left; gives the queues too in whose lines it stood.
+    pub fn remove(&mut self, id: u64) -> Option<(T, Vec<Bytes>)> {
+        let Waiter { queues, is_out, wants } = self.waiters.remove(&id)?;
+        self.places -= queues.len();
+        for queue in &queues {
+            let Some(line) = self.lines.get_mut(queue) else { continue };
+            if is_out {
+                line.out -= 1;
+            } else {
+                line.present.remove(&id);
+            }
+            if line.out == 0 && line.present.is_empty() {
+                self.lines.remove(queue);
+            }
+        }
+        Some((wants, queues))
     }
 
     pub fn get(&self, id: u64) -> Option<&T> {
@@ -123,8 +145,8 @@ mod tests {
     enum Step {
         /// Queues; the id that it gets, if there is a place.
         Park(&'static [&'static str], Option<u64>),
-        /// Queue; the ids in its line.
-        Line(&'static str, &'static [u64]),
+        /// Queue; the ids in its line, and how many of it are out.
+        Line(&'static str, &'static [u64], usize),
         Out(u64),
         Back(u64),
         Remove(u64),
@@ -140,9 +162,9 @@ mod tests {
                     Park(&["a"], Some(1)),
                     Park(&["b"], Some(2)),
                     Park(&["a"], Some(3)),
-                    Line("a", &[1, 3]),
-                    Line("b", &[2]),
-                    Line("c", &[]),
+                    Line("a", &[1, 3], 0),
+                    Line("b", &[2], 0),
+                    Line("c", &[], 0),
                 ],
             ),
             (
@@ -152,12 +174,12 @@ mod tests {
                     Park(&["b"], Some(2)),
                     Out(1),
                     Out(1),
-                    Line("a", &[]),
-                    Line("b", &[2]),
+                    Line("a", &[], 1),
+                    Line("b", &[2], 1),
                     Back(1),
                     Back(1),
-                    Line("a", &[1]),
-                    Line("b", &[1, 2]),
+                    Line("a", &[1], 0),
+                    Line("b", &[1, 2], 0),
                 ],
             ),
             (
@@ -168,11 +190,12 @@ mod tests {
                     Remove(1),
                     Remove(1),
                     Back(1),
-                    Line("a", &[2]),
+                    Line("a", &[2], 0),
                     Out(2),
+                    Line("a", &[], 1),
                     Remove(2),
                     Back(2),
-                    Line("a", &[]),
+                    Line("a", &[], 0),
                 ],
             ),
             (
@@ -186,7 +209,7 @@ mod tests {
                     Park(&["a"], None),
                     Remove(1),
                     Park(&["a", "b", "c"], Some(3)),
-                    Line("a", &[2, 3]),
+                    Line("a", &[2, 3], 0),
                 ],
             ),
         ];
@@ -200,12 +223,13 @@ mod tests {
                             queues.iter().map(|queue| Bytes::from_static(queue.as_bytes()));
                         assert_eq!(waiting.park(queues.collect(), 4, ()), *id, "{at}");
                     }
-                    Line(queue, ids) => {
+                    Line(queue, ids, out) => {
                         let line: Vec<u64> =
                             waiting.line(queue.as_bytes()).map(|(id, ())| id).collect();
                         assert_eq!(line, *ids, "{at}");
-                        assert_eq!(waiting.in_line(queue.as_bytes()), ids.len(), "{at}");
-                        assert_eq!(waiting.is_line(queue.as_bytes()), !ids.is_empty(), "{at}");
+                        let all = ids.len() + out;
+                        assert_eq!(waiting.in_line(queue.as_bytes()), all, "{at}");
+                        assert_eq!(waiting.is_line(queue.as_bytes()), all > 0, "{at}");
                     }
                     Out(id) => waiting.take_out(*id),
                     Back(id) => {
