@@ -38,6 +38,14 @@ function Lease.kinds(keys)
   }
 end
 
+-- The bytes of a payload, 0 if there is none. A user whose rights are those that earlier brokers
+-- asked for may only read it.
+function Lease.payload_bytes(taken, id)
+  local bytes = redis.pcall('HSTRLEN', taken, id)
+  if type(bytes) == 'number' then return bytes end
+  return #(redis.call('HGET', taken, id) or '')
+end
+
 -- Whether a receipt with this number fits what is noted of its message, as HGET or HMGET read it.
 function Lease.fits(noted, number)
   return parsed(noted) == tonumber(number)

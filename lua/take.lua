@@ -86,7 +86,7 @@ end
 
 for i = 1, math.min(#again, again_max) do
   local id = again[i]
-  if not fits(redis.call('HSTRLEN', keys.taken, id), 'that is tried again') then break end
+  if not fits(Lease.payload_bytes(keys.taken, id), 'that is tried again') then break end
   local payload = redis.call('HGET', keys.taken, id)
   if payload and #id == 8 then
     local deliveries, base, reason = Lease.tries_of(keys.tries, id)

@@ -38,7 +38,7 @@ local cursor = { ARGV[6], ARGV[7], ARGV[8], ARGV[9] }
 local found, bytes = {}, 0
 -- Others may have put a member of any size there.
 local page = Page.walk(place, cursor, count, 1048576, function(id)
-  local size = redis.call('HSTRLEN', keys.taken, id)
+  local size = Lease.payload_bytes(keys.taken, id)
   if ARGV[2] ~= 'dead' or size > message_max then
     found[#found + 1] = { id, size, '' }
     return

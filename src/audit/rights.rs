@@ -94,23 +94,22 @@ const SUBSCRIBED: &str = "&redisson_delay_queue_channel:* (with exactly this pat
 /// More rights whose lack makes something late or refused but damages nothing: no script calls
 /// these commands, or the script goes on without them.
 const HARMLESS: [&str; 12] = [
-    // DQ.TAKE asks with it before it takes anything that was taken before.
-    "+hstrlen",
-    "+info",
     GONE_WITHOUT[0],
+    "+info",
+    GONE_WITHOUT[1],
     "+ping",
     "+sadd",
     "+scan",
     "+scard",
     "+select",
     "+sscan",
-    GONE_WITHOUT[1],
+    GONE_WITHOUT[2],
     HEARTBEATS,
     SUBSCRIBED,
 ];
-/// Scripts that may not ask for the size of a head or the rank of a member read the head, or search
-/// its score.
-const GONE_WITHOUT: [&str; 2] = ["+memory|usage", "+zrank"];
+/// Scripts that may not ask for the size of a payload or a head, or for the rank of a member, read
+/// it, or search its score.
+const GONE_WITHOUT: [&str; 3] = ["+hstrlen", "+memory|usage", "+zrank"];
 
 /// The rights of a user, as far as they are known.
 #[derive(Debug, PartialEq, Eq)]
