@@ -1,4 +1,5 @@
-//! Those who wait in DQ.TAKE: who wakes them, who gets what, and what becomes of it when they leave.
+//! Those who wait in DQ.TAKE: who wakes them, who gets what, and what becomes of it when they
+//! leave.
 
 use crate::stage::{
     NO_SCAN, ON_TIME, SOON, Stage, call, due_of, eventually, info, offer, say, sorted, time_us,

@@ -128,7 +128,8 @@ fn questions_take_no_series() {
     peer.sends(
         "DQ.SIZE a\r\nDQ.CANCEL c n\r\nDQ.REMOVE d x\r\nDQ.CLEAR e\r\nDQ.POLL f\r\n\
          DQ.FIRE g n\r\nDQ.PAUSE h\r\nDQ.ACK i ffffffffffffffff:1\r\n\
-         DQ.NACK j ffffffffffffffff:1\r\nDQ.DEAD k REQUEUE\r\nDQ.TAKE l\r\nDQ.INFO b\r\nECHO end\r\n",
+         DQ.NACK j ffffffffffffffff:1\r\nDQ.DEAD k REQUEUE\r\nDQ.TAKE l\r\n\
+         DQ.INFO b\r\nECHO end\r\n",
     );
     peer.gets(":0\r\n:0\r\n:0\r\n:0\r\n*0\r\n:0\r\n+OK\r\n:0\r\n:0\r\n:0\r\n*-1\r\n");
     peer.gets("*70\r\n«lines»$3\r\nend\r\n");
