@@ -299,10 +299,13 @@ impl Takers {
     /// Deals messages, one each in turn. Takers that get none are back in line; messages that
     /// nobody is left for go back.
     fn deal(&self, queue: &QueueName, asked: Vec<u64>, took: Took) {
-        let metrics = self.metrics.queue(queue.as_bytes());
-        metrics.lapsed(took.lapsed);
-        metrics.died(took.died);
-        metrics.taken(took.messages.len() as u64);
+        // Whoever asks and finds nothing takes no series from the queues that come.
+        if took.lapsed > 0 || !took.messages.is_empty() {
+            let metrics = self.metrics.queue(queue.as_bytes());
+            metrics.lapsed(took.lapsed);
+            metrics.died(took.died);
+            metrics.taken(took.messages.len() as u64);
+        }
         let mut hands: Vec<(u64, usize, Vec<Leased>)> = Vec::with_capacity(asked.len());
         for id in asked {
             // Some may have left meanwhile.

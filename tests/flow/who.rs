@@ -4,6 +4,7 @@
 use crate::stage::{Stage, call, eventually, offer, say};
 use crate::support::broker::Broker;
 use crate::support::resp::Value;
+use crate::taking::{push, settle, take_one};
 
 fn stage() -> Stage {
     let mut stage = Stage::new(&[]);
@@ -35,13 +36,21 @@ fn what_takes_out_or_holds_back_is_in_the_log() {
         let put = say(&mut client, "DQ.QUARANTINE q LIST").elements().len();
         (put == 1).then_some(())
     });
-    let rows: [(&str, &str, &[&str]); 10] = [
+    let died = ["a", "b"].map(|payload| {
+        push(&mut stage.redis, &[payload]);
+        let taken = take_one(&mut client, "q");
+        assert_eq!(settle(&mut client, "DQ.NACK", &taken, &["FATAL"]), 1);
+        taken.id
+    });
+    let rows: [(&str, &str, &[&str]); 12] = [
         ("DQ.REMOVE q 0 COUNT 0", "DQ.REMOVE COUNT 0", &["\"messages\":4"]),
         ("DQ.POLL q COUNT 2", "DQ.POLL", &["\"messages\":2"]),
         ("DQ.CONVERT q LEGACY", "DQ.CONVERT", &["\"messages\":3"]),
         ("DQ.QUARANTINE q RESTORE", "DQ.QUARANTINE RESTORE", &["\"messages\":1"]),
         ("DQ.PAUSE q 1h", "DQ.PAUSE", &["\"known\":true"]),
         ("DQ.RESUME q", "DQ.RESUME", &[]),
+        ("DQ.DEAD q REQUEUE $", "DQ.DEAD REQUEUE", &["\"messages\":1"]),
+        ("DQ.DEAD q DROP", "DQ.DEAD DROP", &["\"messages\":1"]),
         ("DQ.CLEAR q", "DQ.CLEAR", &["\"messages\":"]),
         ("DQ.QUARANTINE q DROP", "DQ.QUARANTINE DROP", &["\"messages\":"]),
         // A name with a mistake.
@@ -50,7 +59,7 @@ fn what_takes_out_or_holds_back_is_in_the_log() {
     ];
     for (sent, command, parts) in rows {
         let before = lines(&stage).len();
-        let reply = say(&mut client, sent);
+        let reply = say(&mut client, &sent.replace('$', &died[0]));
         assert!(!matches!(reply, Value::Error(_)), "{sent}: {reply:?}");
         let line = eventually(sent, || lines(&stage).get(before).cloned());
         let command = format!("\"command\":\"{command}\"");

@@ -3,7 +3,7 @@
 use crate::peer::{Place, shared};
 
 /// Every command that names a queue, which is `@`.
-const COMMANDS: [&str; 21] = [
+const COMMANDS: [&str; 29] = [
     "DQ.OFFER @ 1h b",
     "DQ.OFFER @ 1h b NAME n",
     "DQ.MOFFER @ 1h b 1h c",
@@ -25,6 +25,14 @@ const COMMANDS: [&str; 21] = [
     "DQ.QUARANTINE @ RESTORE",
     "DQ.QUARANTINE @ DROP",
     "DQ.INFO @",
+    "DQ.TAKE @",
+    "DQ.ACK @ ffffffffffffffff:1",
+    "DQ.NACK @ ffffffffffffffff:1",
+    "DQ.EXTEND @ ffffffffffffffff:1",
+    "DQ.TAKEN @",
+    "DQ.DEAD @ LIST",
+    "DQ.DEAD @ REQUEUE",
+    "DQ.DEAD @ DROP",
 ];
 
 /// What only another program offered belongs to the name without braces. No command to the other
@@ -119,9 +127,12 @@ fn questions_take_no_series() {
     let mut peer = place.peer();
     peer.sends(
         "DQ.SIZE a\r\nDQ.CANCEL c n\r\nDQ.REMOVE d x\r\nDQ.CLEAR e\r\nDQ.POLL f\r\n\
-         DQ.FIRE g n\r\nDQ.PAUSE h\r\nDQ.INFO b\r\nECHO end\r\n",
+         DQ.FIRE g n\r\nDQ.PAUSE h\r\nDQ.ACK i ffffffffffffffff:1\r\n\
+         DQ.NACK j ffffffffffffffff:1\r\nDQ.DEAD k REQUEUE\r\nDQ.TAKE l\r\n\
+         DQ.INFO b\r\nECHO end\r\n",
     );
-    peer.gets(":0\r\n:0\r\n:0\r\n:0\r\n*0\r\n:0\r\n+OK\r\n*50\r\n«lines»$3\r\nend\r\n");
+    peer.gets(":0\r\n:0\r\n:0\r\n:0\r\n*0\r\n:0\r\n+OK\r\n:0\r\n:0\r\n:0\r\n*-1\r\n");
+    peer.gets("*70\r\n«lines»$3\r\nend\r\n");
     peer.sends("DQ.OFFER «q» 1h a\r\nDQ.INFO «q»\r\nECHO end\r\n");
-    peer.gets("$30\r\n«id»\r\n*50\r\n«lines»$10\r\ncounted_as\r\n$5\r\n«q»\r\n«lines»end\r\n");
+    peer.gets("$30\r\n«id»\r\n*70\r\n«lines»$10\r\ncounted_as\r\n$5\r\n«q»\r\n«lines»end\r\n");
 }

@@ -7,7 +7,7 @@ use crate::support::redis::Redis;
 use crate::support::wait::eventually;
 
 /// Every command that asks Redis.
-const ASKING: [&str; 23] = [
+const ASKING: [&str; 29] = [
     "DQ.OFFER «q» 1h a\r\n",
     "DQ.OFFER «q» 1h a NAME n\r\n",
     "DQ.MOFFER «q» 1h a 1h b\r\n",
@@ -28,6 +28,12 @@ const ASKING: [&str; 23] = [
     "DQ.QUARANTINE «q» LIST\r\n",
     "DQ.QUARANTINE «q» RESTORE\r\n",
     "DQ.QUARANTINE «q» DROP\r\n",
+    "DQ.TAKE «q»\r\n",
+    "DQ.ACK «q» ffffffffffffffff:1\r\n",
+    "DQ.NACK «q» ffffffffffffffff:1\r\n",
+    "DQ.EXTEND «q» ffffffffffffffff:1\r\n",
+    "DQ.TAKEN «q»\r\n",
+    "DQ.DEAD «q» LIST\r\n",
     "DQ.QUEUES\r\n",
     "DQ.INFO «q»\r\n",
     "TIME\r\n",

@@ -64,8 +64,20 @@ fn not_settled() {
         "DQ.RESUME «q»\r\n",
         "DQ.QUARANTINE «q» DROP\r\n",
         "DQ.QUARANTINE «q» RESTORE\r\n",
+        "DQ.TAKE «q»\r\n",
+        "DQ.ACK «q» ffffffffffffffff:1\r\n",
+        "DQ.NACK «q» ffffffffffffffff:1\r\n",
+        "DQ.EXTEND «q» ffffffffffffffff:1\r\n",
+        "DQ.DEAD «q» REQUEUE\r\n",
+        "DQ.DEAD «q» DROP\r\n",
     ];
-    let reading = ["DQ.SIZE «q»\r\n", "DQ.GET «q» n\r\n", "TIME\r\n"];
+    let reading = [
+        "DQ.TAKEN «q»\r\n",
+        "DQ.DEAD «q» LIST\r\n",
+        "DQ.SIZE «q»\r\n",
+        "DQ.GET «q» n\r\n",
+        "TIME\r\n",
+    ];
     let commands = || writing.iter().chain(&reading);
     let mut peers: Vec<Peer> = commands().map(|_| linked.peer(&queue)).collect();
     linked.proxy.swallow(true);

@@ -1,14 +1,18 @@
 //! The commands of the broker: a module for each, named as its file in `src/command/dq`.
 
+mod ack;
 mod cancel;
 mod clear;
 mod contains;
 mod convert;
+mod dead;
+mod extend;
 mod fire;
 mod get;
 mod help;
 mod info;
 mod moffer;
+mod nack;
 mod offer;
 mod pause;
 mod peek;
@@ -20,3 +24,5 @@ mod remove;
 mod reschedule;
 mod resume;
 mod size;
+mod take;
+mod taken;

@@ -79,6 +79,8 @@ fn refused_when_queued() {
         ("WATCH a", "ERR Command not allowed inside a transaction: "),
         ("DQ.CANCEL «q» n", "ERR Command not allowed inside a transaction: "),
         ("DQ.SIZE «q»", "ERR Command not allowed inside a transaction: "),
+        ("DQ.TAKE «q» BLOCK 0", "ERR Command not allowed inside a transaction: "),
+        ("DQ.ACK «q» ffffffffffffffff:1", "ERR Command not allowed inside a transaction: "),
         ("HELLO 2", "ERR Command not allowed inside a transaction: "),
         ("CLIENT ID", "ERR Command not allowed inside a transaction: "),
     ];
