@@ -47,11 +47,28 @@ fn examples_are_true() {
         String::from_utf8(cli.wait_with_output().unwrap().stdout).unwrap()
     };
     let id = Regex::new("[0-9]{13}-[0-9a-f]{16}").unwrap();
-    let plain = |text: &str| id.replace_all(text, "<id>").into_owned();
+    // Those of messages and of taken ones, and moments.
+    let changing = Regex::new("[0-9a-f]{16}|[0-9]{13}").unwrap();
+    let plain = |text: &str| changing.replace_all(text, "<...>").into_owned();
+    let of_taken = Regex::new("[0-9a-f]{16}").unwrap();
     for spec in TABLE.iter().filter(|spec| spec.name.starts_with("DQ.")) {
         assert!(id.is_match(&types(PENDING)), "{spec:?}");
         let (call, reply) = example(spec.name).unwrap();
-        let (shown, wanted) = (plain(&types(call)), plain(reply));
+        let mut call = call.to_owned();
+        // The examples of consumers begin with a message that is delivered, taken or dead.
+        let settles = ["DQ.ACK", "DQ.NACK", "DQ.EXTEND", "DQ.TAKEN", "DQ.DEAD"];
+        if spec.name == "DQ.TAKE" || settles.contains(&spec.name) {
+            types("DQ.FIRE orders order:42");
+        }
+        if settles.contains(&spec.name) {
+            let taken = types("DQ.TAKE orders BLOCK 5s");
+            let taken = of_taken.find(&taken).unwrap().as_str();
+            if spec.name == "DQ.DEAD" {
+                types(&format!("DQ.NACK orders {taken}:1 FATAL REASON 'no such order'"));
+            }
+            call = of_taken.replace_all(&call, taken).into_owned();
+        }
+        let (shown, wanted) = (plain(&types(&call)), plain(reply));
         let mut shown = shown.trim_end().lines();
         for line in wanted.lines().take_while(|line| *line != "...") {
             assert_eq!(shown.next().map(str::trim_end), Some(line), "{call}");
@@ -62,5 +79,8 @@ fn examples_are_true() {
         types("DQ.RESUME orders");
         // DQ.FIRE put the message there.
         backing.call(&["DEL", "orders"]).unwrap();
+        for key in ["leased", "retry", "dead", "taken", "tries"] {
+            backing.call(&["DEL", &format!("delay_broker_{key}:{{orders}}")]).unwrap();
+        }
     }
 }
