@@ -26,6 +26,9 @@ fn help() {
     }
 }
 
+/// The id in the examples of consumers.
+const HELD: [u8; 8] = [0x9d, 0x0f, 0x3a, 0x61, 0xc2, 0xb8, 0x4e, 0x75];
+
 /// Each example of DQ.HELP, typed into redis-cli as a person does: it shows what the example says,
 /// but for ids and times.
 #[test]
@@ -47,9 +50,28 @@ fn examples_are_true() {
         String::from_utf8(cli.wait_with_output().unwrap().stdout).unwrap()
     };
     let id = Regex::new("[0-9]{13}-[0-9a-f]{16}").unwrap();
-    let plain = |text: &str| id.replace_all(text, "<id>").into_owned();
+    let differs = Regex::new("[0-9]{13}-[0-9a-f]{16}|\\b[0-9a-f]{16}\\b|\\b[0-9]{13}\\b").unwrap();
+    let plain = |text: &str| differs.replace_all(text, "<id>").into_owned();
+    let held = ["leased", "dead", "taken", "tries", "retry"];
+    let held = held.map(|key| format!("delay_broker_{key}:{{orders}}"));
+    let [leased, dead, taken, tries, _] = held.each_ref().map(|key| key.as_bytes());
     for spec in TABLE.iter().filter(|spec| spec.name.starts_with("DQ.")) {
         assert!(id.is_match(&types(PENDING)), "{spec:?}");
+        // The message that the examples of consumers are about: delivered, taken, or dead.
+        let mut put = |args: &[&[u8]]| assert_eq!(backing.call(args).unwrap().int(), 1);
+        match spec.name {
+            "DQ.TAKE" => put(&[b"RPUSH", b"orders", b"order 42"]),
+            "DQ.ACK" | "DQ.NACK" | "DQ.EXTEND" | "DQ.TAKEN" => {
+                put(&[b"HSET", taken, &HELD, b"order 42"]);
+                put(&[b"ZADD", leased, b"1999999999999", &HELD]);
+            }
+            "DQ.DEAD" => {
+                put(&[b"HSET", taken, &HELD, b"order 42"]);
+                put(&[b"HSET", tries, &HELD, b"1 0 no such order"]);
+                put(&[b"ZADD", dead, b"1700000000000", &HELD]);
+            }
+            _ => {}
+        }
         let (call, reply) = example(spec.name).unwrap();
         let (shown, wanted) = (plain(&types(call)), plain(reply));
         let mut shown = shown.trim_end().lines();
@@ -62,5 +84,6 @@ fn examples_are_true() {
         types("DQ.RESUME orders");
         // DQ.FIRE put the message there.
         backing.call(&["DEL", "orders"]).unwrap();
+        held.iter().for_each(|key| drop(backing.call(&["DEL", key]).unwrap()));
     }
 }
