@@ -48,7 +48,10 @@ fn a_redis_that_restarts_under_takers() {
     in_line(&mut client, 4);
     server.kill();
     server.start_again();
-    push(&mut server.client(), &["0", "1", "2", "3"]);
+    eventually("Redis has read its files", || {
+        let pushed = say(&mut server.client(), "RPUSH q 0 1 2 3");
+        matches!(pushed, Value::Int(_)).then_some(())
+    });
     let mut all = Vec::new();
     for taker in &mut takers {
         let reply = eventually("it is served", || match taker.read().unwrap() {

@@ -97,7 +97,8 @@ pub fn push(redis: &mut Client, payloads: &[&str]) {
 }
 
 pub fn push_to(redis: &mut Client, queue: &str, payloads: &[&str]) {
-    call(redis, &[&["RPUSH", queue], payloads].concat());
+    let pushed = call(redis, &[&["RPUSH", queue], payloads].concat());
+    assert!(matches!(pushed, Value::Int(_)), "{pushed:?}");
 }
 
 /// What is left of the messages that were taken: leased, waiting, dead, payloads, tries.

@@ -26,6 +26,9 @@ fn help() {
     }
 }
 
+/// The id in the examples of consumers.
+const HELD: [u8; 8] = [0x9d, 0x0f, 0x3a, 0x61, 0xc2, 0xb8, 0x4e, 0x75];
+
 /// Each example of DQ.HELP, typed into redis-cli as a person does: it shows what the example says,
 /// but for ids and times.
 #[test]
@@ -47,28 +50,30 @@ fn examples_are_true() {
         String::from_utf8(cli.wait_with_output().unwrap().stdout).unwrap()
     };
     let id = Regex::new("[0-9]{13}-[0-9a-f]{16}").unwrap();
-    // Those of messages and of taken ones, and moments.
-    let changing = Regex::new("[0-9a-f]{16}|[0-9]{13}").unwrap();
-    let plain = |text: &str| changing.replace_all(text, "<...>").into_owned();
-    let of_taken = Regex::new("[0-9a-f]{16}").unwrap();
+    let differs = Regex::new("[0-9]{13}-[0-9a-f]{16}|\\b[0-9a-f]{16}\\b|\\b[0-9]{13}\\b").unwrap();
+    let plain = |text: &str| differs.replace_all(text, "<id>").into_owned();
+    let held = ["leased", "dead", "taken", "tries", "retry"];
+    let held = held.map(|key| format!("delay_broker_{key}:{{orders}}"));
+    let [leased, dead, taken, tries, _] = held.each_ref().map(|key| key.as_bytes());
     for spec in TABLE.iter().filter(|spec| spec.name.starts_with("DQ.")) {
         assert!(id.is_match(&types(PENDING)), "{spec:?}");
-        let (call, reply) = example(spec.name).unwrap();
-        let mut call = call.to_owned();
-        // The examples of consumers begin with a message that is delivered, taken or dead.
-        let settles = ["DQ.ACK", "DQ.NACK", "DQ.EXTEND", "DQ.TAKEN", "DQ.DEAD"];
-        if spec.name == "DQ.TAKE" || settles.contains(&spec.name) {
-            types("DQ.FIRE orders order:42");
-        }
-        if settles.contains(&spec.name) {
-            let taken = types("DQ.TAKE orders BLOCK 5s");
-            let taken = of_taken.find(&taken).unwrap().as_str();
-            if spec.name == "DQ.DEAD" {
-                types(&format!("DQ.NACK orders {taken}:1 FATAL REASON 'no such order'"));
+        // The message that the examples of consumers are about: delivered, taken, or dead.
+        let mut put = |args: &[&[u8]]| assert_eq!(backing.call(args).unwrap().int(), 1);
+        match spec.name {
+            "DQ.TAKE" => put(&[b"RPUSH", b"orders", b"order 42"]),
+            "DQ.ACK" | "DQ.NACK" | "DQ.EXTEND" | "DQ.TAKEN" => {
+                put(&[b"HSET", taken, &HELD, b"order 42"]);
+                put(&[b"ZADD", leased, b"1999999999999", &HELD]);
             }
-            call = of_taken.replace_all(&call, taken).into_owned();
+            "DQ.DEAD" => {
+                put(&[b"HSET", taken, &HELD, b"order 42"]);
+                put(&[b"HSET", tries, &HELD, b"1 0 no such order"]);
+                put(&[b"ZADD", dead, b"1700000000000", &HELD]);
+            }
+            _ => {}
         }
-        let (shown, wanted) = (plain(&types(&call)), plain(reply));
+        let (call, reply) = example(spec.name).unwrap();
+        let (shown, wanted) = (plain(&types(call)), plain(reply));
         let mut shown = shown.trim_end().lines();
         for line in wanted.lines().take_while(|line| *line != "...") {
             assert_eq!(shown.next().map(str::trim_end), Some(line), "{call}");
@@ -79,8 +84,6 @@ fn examples_are_true() {
         types("DQ.RESUME orders");
         // DQ.FIRE put the message there.
         backing.call(&["DEL", "orders"]).unwrap();
-        for key in ["leased", "retry", "dead", "taken", "tries"] {
-            backing.call(&["DEL", &format!("delay_broker_{key}:{{orders}}")]).unwrap();
-        }
+        held.iter().for_each(|key| drop(backing.call(&["DEL", key]).unwrap()));
     }
 }
