@@ -93,3 +93,9 @@ function Lease.next(keys)
   end
   return least and string.format('%.0f', least) or ''
 end
+
+-- After messages were forgotten: the record goes with the last one, since the scheduler prunes only
+-- queues that have something pending.
+function Lease.prune(keys, queue, name, now_us)
+  if redis.call('EXISTS', keys.taken, keys.timeout) == 0 then Record.prune(queue, name, now_us) end
+end

@@ -42,3 +42,11 @@ function Record.owner(recorded, name)
     return recorded
   end
 end
+
+-- Deletes the record of a queue that has nothing pending and nothing taken, unless something in it
+-- would be missed: a pause, a setting, or a name that the keys alone would say otherwise.
+function Record.prune(queue, name, now_us)
+  local paused = Pause.of(queue.paused_until, false, now_us / 1000) ~= ''
+  local plain = not queue.format and queue.keeps_list and not Record.other_name(name)
+  if not paused and plain then redis.call('DEL', queue.key) end
+end

@@ -23,7 +23,7 @@ local keys = {
   timeout = KEYS[2], leased = KEYS[4], retry = KEYS[5], dead = KEYS[6], taken = KEYS[7],
   tries = KEYS[8],
 }
-local now_us, _, refused = Begin.write(KEYS[3], ARGV[3], Lease.kinds(keys))
+local now_us, queue, refused = Begin.write(KEYS[3], ARGV[3], Lease.kinds(keys))
 if refused then return refused end
 
 local ids, numbers = {}, {}
@@ -51,4 +51,5 @@ for from = 1, #ids, 1000 do
     acked = acked + gone
   end
 end
+if acked > 0 then Lease.prune(keys, queue, ARGV[3], now_us) end
 return Call.applied({ now_us, 'OK', acked })

@@ -27,7 +27,7 @@ local keys = {
 }
 local delay, first = tonumber(ARGV[4]), tonumber(ARGV[5])
 
-local now_us, _, refused = Begin.write(KEYS[3], ARGV[3], Lease.kinds(keys))
+local now_us, queue, refused = Begin.write(KEYS[3], ARGV[3], Lease.kinds(keys))
 if refused then return refused end
 
 local ids = first > 0 and redis.call('ZRANGE', keys.dead, 0, first - 1) or {}
@@ -48,4 +48,5 @@ for i = 1, #ids do
     end
   end
 end
+if not delay and changed > 0 then Lease.prune(keys, queue, ARGV[3], now_us) end
 return Call.applied({ now_us, 'OK', changed, changed > 0 and from or '' })

@@ -28,9 +28,5 @@ if redis.call('EXISTS', timeout) == 1 then return { now_us, 'OK', 0 } end
 -- the keys of the names have: without messages they mean nothing.
 redis.call('UNLINK', list, names, ids)
 redis.call('SREM', registry, name)
-local paused = Pause.of(queue.paused_until, false, now_us / 1000) ~= ''
-local plain = not queue.format and queue.keeps_list and not Record.other_name(name)
-if not paused and plain and redis.call('EXISTS', taken) == 0 then
-  redis.call('DEL', record)
-end
+if redis.call('EXISTS', taken) == 0 then Record.prune(queue, name, now_us) end
 return { now_us, 'OK', 1 }

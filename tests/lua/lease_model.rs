@@ -249,7 +249,8 @@ impl Model {
                 keyspace.insert(key(role), Stored::Hash(hash));
             }
         }
-        if self.claimed {
+        // The record goes with the last message that is settled.
+        if self.claimed && !self.held.is_empty() {
             let name = (bytes("name"), bytes(&bench.names.queue));
             keyspace.insert(key("record"), Stored::Hash([name].into()));
         }

@@ -419,7 +419,7 @@ fn a_thousand() {
     let receipts: String = (1..=1000).map(|id| format!(" #{id} 2")).collect();
     bench.returns(&format!("extend 60000{receipts}"), "OK :1000 :ceil+60000");
     bench.returns(&format!("ack{receipts}"), "OK :1000");
-    bench.then("record name=$q", "all are settled");
+    bench.then("", "all are settled");
 }
 
 #[test]
@@ -726,7 +726,7 @@ fn silent_ones() {
     }
     bench.then("retry #1=5; taken #1=a; tries #1=40/40/; record name=$q", "given back");
     bench.returns("ack #1 40", "OK :1");
-    bench.then("record name=$q", "settled");
+    bench.then("", "settled");
 }
 
 /// An id as replies show it.
@@ -803,7 +803,7 @@ fn receipts() {
     bench.then(&format!("retry #1=ceil+70000; {held}"), "the time moves, and it counts once");
     bench.returns("ack #1 2", "OK :1");
     bench.returns("ack #1 2", "OK :0");
-    bench.then("record name=$q", "settled");
+    bench.then("", "settled");
 }
 
 /// Exactly so many deliveries that count, then dead; brought back it has them all again. A receipt
@@ -848,7 +848,7 @@ fn poison() {
         bench.redis("ZADD @retry XX 5 #1");
     }
     bench.returns("ack #1 9", "OK :1");
-    bench.then("record name=$q", "done late");
+    bench.then("", "done late");
 }
 
 #[test]
@@ -887,6 +887,27 @@ fn dead() {
             "dead #2=2 #3=3; taken #2=b #3=c; tries #3=2/1/y",
         ),
         ("all dropped", given, "dead '' 1000", "OK :3 ''", ""),
+        (
+            "the record goes with the last one",
+            "dead #1=1; taken #1=a; record name=$q",
+            "dead '' 1000",
+            "OK :1 ''",
+            "",
+        ),
+        (
+            "but not while something is pending, or if it would be missed",
+            "dead #1=1; taken #1=a; record name=$q; timeout m1(a)=5",
+            "dead '' 1000",
+            "OK :1 ''",
+            "record name=$q; timeout m1(a)=5",
+        ),
+        (
+            "a pause",
+            "dead #1=1; taken #1=a; record name=$q paused_until=-1",
+            "dead '' 1000",
+            "OK :1 ''",
+            "record name=$q paused_until=-1",
+        ),
         (
             "only dead ones",
             "leased #1=5; retry #2=5; taken #1=a #2=b",
