@@ -15,7 +15,9 @@ use thiserror::Error;
 use crate::config::Config;
 use crate::domain::encoding::{Encoding, WORDS};
 use crate::domain::lease::Receipt;
-use crate::domain::queue::{Due, MessageName, MessageRef, QueueName, QueueRules, Shown};
+use crate::domain::queue::{
+    DelayError, Due, MessageName, MessageRef, QueueName, QueueRules, Shown,
+};
 use crate::resp::Request;
 
 use super::gate::Access;
@@ -294,8 +296,11 @@ impl<'a, 'r> Args<'a, 'r> {
     /// The same, and how it was written.
     pub fn raw_ms(&mut self, option: &'static str, max: u64) -> Result<(&'a [u8], u64), ArgError> {
         let raw = self.value_of(option)?;
-        match Due::parse_delay(raw, max).map_err(|rule| bad_delay(option, raw, rule))? {
-            Due::In(ms) | Due::At(ms) => Ok((raw, ms)),
+        match Due::parse_delay(raw, max) {
+            Ok(Due::In(ms) | Due::At(ms)) => Ok((raw, ms)),
+            // There is no AT to give it as.
+            Err(DelayError::Negative) => Err(bad_delay(option, raw, "must not be negative")),
+            Err(rule) => Err(bad_delay(option, raw, rule)),
         }
     }
 

@@ -171,7 +171,7 @@ mod tests {
             ),
             ("DQ.TAKE q COUNT 0", Err("ERR COUNT '0' must be a whole number from 1 to 1000")),
             ("DQ.TAKE q COUNT 1001", Err("ERR COUNT '1001' must be a whole number from 1 to")),
-            ("DQ.TAKE q BLOCK -1", Err("BADDELAY BLOCK '-1' ")),
+            ("DQ.TAKE q BLOCK -1", Err("BADDELAY BLOCK '-1' must not be negative")),
             ("DQ.TAKE q BLOCK 2d", Err("BADDELAY BLOCK '2d' ")),
             ("DQ.TAKE q BLOCK", Err("ERR syntax error: BLOCK needs a value")),
             ("DQ.TAKE q LEASE 99", Err("BADDELAY LEASE '99' must be at least 100 ms")),
