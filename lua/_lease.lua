@@ -16,7 +16,7 @@ Lease.reason_max = 512 -- bytes
 -- deliveries, base, reason; of a field that is not there, or damaged.
 local function parsed(text)
   local deliveries, base, reason = string.match(text or '', '^(%d+) (%d+) ?(.*)$')
-  deliveries = tonumber(deliveries) or 1
+  deliveries = math.max(1, math.min(tonumber(deliveries) or 1, 1e12))
   -- No attempt is less than none: takers would get a number that no reply may have.
   return deliveries, math.min(tonumber(base) or 0, deliveries), reason or ''
 end
@@ -89,7 +89,8 @@ function Lease.next(keys)
   local least
   for _, place in ipairs({ 'retry', 'leased' }) do
     local head = tonumber(redis.call('ZRANGE', keys[place], 0, 0, 'WITHSCORES')[2])
-    if head and (not least or head < least) then least = head end
+    -- Others may have written what is no time.
+    if head and head < 1e15 and (not least or head < least) then least = head end
   end
   return least and string.format('%.0f', least) or ''
 end

@@ -14,8 +14,8 @@
 -- ARGV[3]   text    queue
 -- ARGV[4]   int     lease_ms  from now on
 -- ARGV[5..] bytes   receipts  id, delivery number of each
--- RETURN    { now_us, 'OK', extended, until_ms }: how many; a message whose lease has run out is
---           leased again, unless it was handed out again or is dead.
+-- RETURN    { now_us, 'OK', extended, until_ms }: how many; of a lease that has run out too, as
+--           long as no take came by. What was given back stays so.
 --           { now_us, 'LATE' | 'SETTLED' }, { now_us, 'WRONGTYPE', key },
 --           { now_us, 'BADQUEUE', true name }
 -- COST      O(log leased) for each receipt
@@ -30,11 +30,10 @@ if refused then return refused end
 local until_ms, extended, seen = math.ceil(now_us / 1000) + tonumber(ARGV[4]), 0, {}
 for i = 5, #ARGV, 2 do
   local id = ARGV[i]
-  local place = not seen[id] and Lease.held(keys, id, ARGV[i + 1])
-  if place == 'leased' or place == 'retry' then
+  if not seen[id] and Lease.held(keys, id, ARGV[i + 1]) == 'leased' then
     seen[id], extended = true, extended + 1
     -- A write that frees memory goes first: then Redis lets the other follow at its limit.
-    redis.call('ZREM', keys[place], id)
+    redis.call('ZREM', keys.leased, id)
     redis.call('ZADD', keys.leased, until_ms, id)
   end
 end

@@ -60,7 +60,7 @@ for i = 11, #ARGV, 3 do
   if place == 'leased' or place == 'retry' then
     seen[id], nacked = true, nacked + 1
     local attempt = deliveries - base
-    -- Once for each delivery, though one may be given back, extended and given back again.
+    -- Once for each delivery, which may be given back again for another time.
     if mode == 'SILENT' and place == 'leased' then base = math.min(base + 1, deliveries) end
     if said ~= '' then reason = said end
     redis.call('ZREM', keys[place], id)

@@ -63,12 +63,12 @@ if count == 1 and ready > 0 then again_max = now_us % 2 end
 
 local reply, stored = { now_us, 'OK', '', until_ms, lapsed, died }, { now_us, 'APPLIED' }
 local got, bytes, full, too_big = 0, 0, false, nil
-local members, leases, old, gone = {}, {}, {}, {}
+local members, leases, old, gone, huge = {}, {}, {}, {}, {}
 
--- False if the next one has to wait for a later call. `what`: its name for people.
-local function fits(size, what)
+-- False if the next one has to wait for a later call.
+local function fits(size)
   if size > message_max and got == 0 then
-    too_big = { now_us, 'TOOBIG', size, what, message_max }
+    too_big = { now_us, 'TOOBIG', size, 'at the head of the list', message_max }
   end
   if size > message_max or (bytes + size > bytes_max and got > 0) then full = true end
   return not full
@@ -86,9 +86,14 @@ end
 
 for i = 1, math.min(#again, again_max) do
   local id = again[i]
-  if not fits(Lease.payload_bytes(keys.taken, id), 'that is tried again') then break end
-  local payload = redis.call('HGET', keys.taken, id)
-  if payload and #id == 8 then
+  local size = Lease.payload_bytes(keys.taken, id)
+  local is_small = size <= message_max
+  if is_small and not fits(size) then break end
+  local payload = is_small and redis.call('HGET', keys.taken, id)
+  if not is_small then
+    -- It was taken under other limits. Nobody can have it, and it would be in the way for ever.
+    huge[#huge + 1] = id
+  elseif payload and #id == 8 then
     local deliveries, base, reason = Lease.tries_of(keys.tries, id)
     old[#old + 1] = { id, deliveries + 1, base, reason }
     hand_out(id, deliveries + 1, deliveries + 1 - base, payload)
@@ -105,7 +110,7 @@ while not full and got < count and met < ready do
   local page = redis.call('LRANGE', destination, met, met + math.min(chunk, count - got) - 1)
   for i = 1, #page do
     local payload = page[i]
-    if not fits(#payload, 'at the head of the list') then break end
+    if not fits(#payload) then break end
     local id = string.sub(ids, 8 * met + 1, 8 * met + 8)
     met = met + 1
     members[#members + 1], members[#members + 2] = id, payload
@@ -113,7 +118,7 @@ while not full and got < count and met < ready do
   end
   chunk = Page.next_chunk(chunk, met, count, bytes, bytes_max, ready)
 end
-if too_big then return too_big end
+if too_big and #huge == 0 then return too_big end
 
 -- What frees memory goes first: then Redis lets the others follow at its limit.
 if met > 0 then redis.call('LTRIM', destination, met, -1) end
@@ -121,6 +126,13 @@ for i = 1, #gone do
   redis.call('ZREM', keys.retry, gone[i])
   redis.call('HDEL', keys.tries, gone[i])
 end
+for i = 1, #huge do
+  local deliveries, base = Lease.tries_of(keys.tries, huge[i])
+  redis.call('ZREM', keys.retry, huge[i])
+  redis.call('ZADD', keys.dead, now_text, huge[i])
+  Lease.note_tries(keys.tries, huge[i], deliveries, base, 'too large for a reply')
+end
+reply[6] = died + #huge
 for i = 1, #old do
   redis.call('ZREM', keys.retry, old[i][1])
   Lease.note_tries(keys.tries, unpack(old[i]))
@@ -135,6 +147,6 @@ if got > 0 then
   if queue.name ~= ARGV[3] then redis.call('HSET', record, 'name', ARGV[3]) end
   Call.applied(stored)
 end
-local more = full or met < ready or #again > #old + #gone
+local more = full or met < ready or #again > #old + #gone + #huge
 if more then reply[3] = now_text else reply[3] = Lease.next(keys) end
 return reply

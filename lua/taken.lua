@@ -19,7 +19,7 @@
 -- ARGV[9]  text  mark     of the cursor
 -- RETURN   { now_us, 'OK', score, from, rank, mark, id, moment, deliveries, base, reason, bytes,
 --          payload... }: the next cursor, its score '' at the end; moment: the score of the id.
---          bytes: of the payload, -1 where somebody deleted it.
+--          bytes: of the payload of a dead one, -1 where somebody deleted it.
 --          { now_us, 'LOST' } if the cursor's place is lost, { now_us, 'WRONGTYPE', key },
 --          { now_us, 'BADQUEUE', true name }
 -- COST     O(count)
@@ -38,10 +38,16 @@ local cursor = { ARGV[6], ARGV[7], ARGV[8], ARGV[9] }
 local found, bytes = {}, 0
 -- Others may have put a member of any size there.
 local page = Page.walk(place, cursor, count, 1048576, function(id)
-  local size = Lease.payload_bytes(keys.taken, id)
-  if ARGV[2] ~= 'dead' or size > message_max then
-    found[#found + 1] = { id, size, '' }
+  if ARGV[2] ~= 'dead' or message_max == 0 then
+    found[#found + 1] = { id, 0, '' }
     return
+  end
+  local size = Lease.payload_bytes(keys.taken, id)
+  if size > message_max then
+    -- It may have been read to see that.
+    bytes = bytes + size
+    found[#found + 1] = { id, size, '' }
+    return bytes > bytes_max and 'behind' or nil
   end
   if bytes + size > bytes_max and bytes > 0 then return 'before' end
   bytes = bytes + size

@@ -1,6 +1,7 @@
 //! Consumers at least once: they take messages for a time, settle them, and look after those that
 //! are taken, wait for a retry, or are dead.
 
+use std::future::Ready;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,6 +23,8 @@ const DEAD_MAX: usize = 1_000;
 const PAGES_MAX: usize = 100;
 /// Of a page without payloads.
 const PAGE: u64 = 1_000;
+/// Bytes of a reply around each payload, at most; the longest are those of RESP2 with DECODE.
+const ROW_BYTES: usize = 192;
 
 /// What a taker wants.
 #[derive(Debug)]
@@ -71,7 +74,13 @@ impl Broker {
         enough: &CancellationToken,
     ) -> Result<Option<TakenMessages>, StoreError> {
         let TakeRequest { queues, count, block, lease_ms } = request;
-        let wanted = Wanted { count, lease_ms, message_max: self.message_bytes_max() };
+        // What a reply has of each message beside its payload.
+        let name = queues.iter().map(|queue| queue.as_bytes().len()).max().unwrap_or(0);
+        let row = ROW_BYTES + if queues.len() > 1 { name } else { 0 };
+        let output = self.config.borrow().server.output_bytes_max;
+        let count = count.min((output / 2 / row).max(1));
+        let message_max = self.message_bytes_max().min(output.saturating_sub(count * row));
+        let wanted = Wanted { count, lease_ms, message_max };
         let takers = &self.host.takers;
         let taken = |hand: Hand| {
             let Hand { queue, until_ms, messages, unsent } = hand;
@@ -80,9 +89,12 @@ impl Broker {
         // One after the other, so that what is there is taken in their order.
         if queues.len() > 1 || block.is_none() {
             for queue in &queues {
-                let take = Take { queues: vec![queue.clone()], wanted, waits: false };
-                if let Some(hand) = takers.take(take).await? {
+                let take = Take { queues: vec![queue.clone()], wanted };
+                if let Some(hand) = takers.take(take, None::<Ready<()>>).await? {
                     return Ok(Some(taken(hand)));
+                }
+                if enough.is_cancelled() {
+                    return Ok(None);
                 }
             }
         }
@@ -97,9 +109,8 @@ impl Broker {
         };
         tokio::select! {
             biased;
-            hand = takers.take(Take { queues, wanted, waits: true }) => Ok(hand?.map(taken)),
+            hand = takers.take(Take { queues, wanted }, Some(elapsed)) => Ok(hand?.map(taken)),
             () = enough.cancelled() => Ok(None),
-            () = elapsed => Ok(None),
         }
     }
 }

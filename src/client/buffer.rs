@@ -11,13 +11,26 @@ pub struct Buffer {
     pub bytes: BytesMut,
     /// The most bytes that it has held since it was last empty.
     most: usize,
+    /// Bytes that were ever dropped from its front.
+    gone: u64,
 }
 
 impl Buffer {
     /// Drops the first bytes.
     pub fn advance(&mut self, count: usize) {
         self.most = self.most.max(self.bytes.len());
+        self.gone += count as u64;
         self.bytes.advance(count);
+    }
+
+    /// Where the next byte will stand, and the first one that is held stands, among all that were
+    /// ever in it.
+    pub fn end(&self) -> u64 {
+        self.gone + self.bytes.len() as u64
+    }
+
+    pub fn start(&self) -> u64 {
+        self.gone
     }
 
     /// Gives back the memory that a large request or reply took, once it is empty.
@@ -25,7 +38,7 @@ impl Buffer {
         self.most = self.most.max(self.bytes.len());
         if self.bytes.is_empty() {
             if self.most > KEPT_MAX {
-                *self = Self::default();
+                *self = Self { gone: self.gone, ..Self::default() };
             }
             self.most = 0;
         }
@@ -54,7 +67,9 @@ mod tests {
             buffer.bytes.resize(came, b'x');
             buffer.advance(went);
             assert_eq!(buffer.held(), held, "{came} - {went}");
+            assert_eq!((buffer.start(), buffer.end()), (went as u64, came as u64));
             buffer.shrink();
+            assert_eq!((buffer.start(), buffer.end()), (went as u64, came as u64));
             assert_eq!(buffer.bytes.len(), came - went);
             assert_eq!(buffer.held(), if came == went { 0 } else { held }, "{came} - {went}");
             // Room at its front is used again.

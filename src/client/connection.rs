@@ -141,6 +141,7 @@ impl Connection {
     /// answered; and a call of it that is under way then, to its end.
     pub async fn run<S: AsyncRead + AsyncWrite>(mut self, stream: S, stop: CancellationToken) {
         self.serve(stream, stop).await;
+        self.unsent.written_to(self.output.start());
         if let Some((call, _counted)) = self.left() {
             call.await;
         }
@@ -162,6 +163,8 @@ impl Connection {
         let client = self.registered.client();
         let mut stopping = false;
         loop {
+            // Also of a write that was given up while it waited for TLS.
+            self.unsent.written_to(self.output.start());
             if self.waits == Waits::Replies && !self.awaits_answers() {
                 self.waits = Waits::Bytes;
             }
@@ -321,7 +324,6 @@ impl Connection {
 
     fn wrote(&mut self, bytes: usize) {
         self.turn.wrote(bytes);
-        self.unsent.wrote(bytes);
         self.progress.moved(bytes, self.share.is_large(), Instant::now());
     }
 
@@ -474,32 +476,29 @@ impl Connection {
             self.counts.count(call.index, &reply);
             // One that is too large is not sent, so its messages go back.
             if let Some(unsent) = unsent.filter(|_| !matches!(reply, Reply::Error(_))) {
-                self.unsent.put(self.output.bytes.len(), unsent);
+                self.unsent.put(self.output.end(), unsent);
             }
             reply.encode(call.protocol, &mut self.output.bytes);
         }
     }
 }
 
-/// Replies with messages that are behind so many bytes of the output; of those that the connection
-/// leaves behind when it ends, the messages go back.
+/// Replies with messages, each with the place of its first byte in all output; of those that the
+/// connection leaves behind when it ends, the messages go back.
 #[derive(Default)]
-struct UnsentReplies(VecDeque<(usize, Unsent)>);
+struct UnsentReplies(VecDeque<(u64, Unsent)>);
 
 impl UnsentReplies {
-    fn put(&mut self, behind: usize, unsent: Unsent) {
-        self.0.push_back((behind, unsent));
+    fn put(&mut self, first: u64, unsent: Unsent) {
+        self.0.push_back((first, unsent));
     }
 
-    /// A reply of which a byte was written may have been read.
-    fn wrote(&mut self, bytes: usize) {
-        while self.0.front().is_some_and(|(behind, _)| *behind < bytes) {
+    /// The output begins at `start` now: a reply of which a byte was written may have been read.
+    fn written_to(&mut self, start: u64) {
+        while self.0.front().is_some_and(|(first, _)| *first < start) {
             if let Some((_, unsent)) = self.0.pop_front() {
                 unsent.sent();
             }
-        }
-        for (behind, _) in &mut self.0 {
-            *behind -= bytes;
         }
     }
 }

@@ -25,6 +25,8 @@ use crate::store::{Store, StoreError};
 
 /// Messages that one call asks for.
 const CALL_MESSAGES_MAX: usize = 1_000;
+/// Takers that the first of several calls asks for.
+const TAKERS_MIN: usize = 16;
 /// Calls under way at once: each may bring as much as a reply may hold.
 const CALLS_MAX: usize = 8;
 /// Between two looks at the lines, and how many queues one of them reads: for 100 queues a look
@@ -39,13 +41,12 @@ const REST: Duration = Duration::from_millis(100);
 pub struct Take {
     pub queues: Vec<QueueName>,
     pub wanted: Wanted,
-    /// It stays in line until there is something.
-    pub waits: bool,
 }
 
 struct Taker {
     wanted: Wanted,
-    waits: bool,
+    /// A call has asked for it.
+    was_asked_for: bool,
     answer: oneshot::Sender<Result<Option<Hand>, StoreError>>,
 }
 
@@ -106,6 +107,8 @@ pub struct Takers {
     metrics: Metrics,
     waiting: RefCell<Waiting<Taker>>,
     tasks: RefCell<BTreeMap<Bytes, Rc<Task>>>,
+    /// Those that do not wait any longer than for the next answer of one of these queues.
+    impatient: RefCell<BTreeMap<u64, Vec<Bytes>>>,
     calls: Semaphore,
     /// The last queue that was looked at.
     looked_at: RefCell<Bytes>,
@@ -120,6 +123,7 @@ impl Takers {
             metrics,
             waiting: RefCell::default(),
             tasks: RefCell::default(),
+            impatient: RefCell::default(),
             calls: Semaphore::new(CALLS_MAX),
             looked_at: RefCell::default(),
             places_max: Cell::new(places_max),
@@ -132,24 +136,49 @@ impl Takers {
         self.places_max.set(places_max);
     }
 
-    /// Takes messages of one of these queues, or waits for them; `None` if there are none and it
-    /// does not wait. Safe to cancel: it is out of line then, and what it got goes back.
+    /// Takes messages of one of these queues, or waits for them as long as `patience`; `None` if
+    /// there were none. Redis is asked once at least, however short that is. Safe to cancel: it is
+    /// out of line then, and what it got goes back.
     ///
     /// # Errors
     /// As every call. `TooManyTakers`.
-    pub async fn take(&self, take: Take) -> Result<Option<Hand>, StoreError> {
-        let Take { queues, wanted, waits } = take;
-        let (answer, answered) = oneshot::channel();
-        let taker = Taker { wanted, waits, answer };
+    pub async fn take(
+        &self,
+        take: Take,
+        patience: Option<impl Future<Output = ()>>,
+    ) -> Result<Option<Hand>, StoreError> {
+        let Take { queues, wanted } = take;
+        let (answer, mut answered) = oneshot::channel();
+        let taker = Taker { wanted, was_asked_for: false, answer };
         let names: Vec<Bytes> = queues.iter().map(QueueName::to_bytes).collect();
         let max = self.places_max.get();
         let parked = self.waiting.borrow_mut().park(names.clone(), max, taker);
         let id = parked.ok_or(StoreError::TooManyTakers { max })?;
-        let _in_line = InLine { takers: self, id };
+        let in_line = InLine { takers: self, id };
         names.iter().for_each(|name| self.serve(name));
-        answered.await.unwrap_or_else(|_| {
-            Err(StoreError::Unavailable("the broker takes no more messages, since it stops".into()))
-        })
+        let stops =
+            || StoreError::Unavailable("the broker takes no more messages, since it stops".into());
+        if let Some(patience) = patience {
+            tokio::select! {
+                biased;
+                answer = &mut answered => return answer.unwrap_or_else(|_| Err(stops())),
+                () = patience => {}
+            }
+            if !self.is_asked_for(id) {
+                drop(in_line);
+                return Ok(None);
+            }
+            // What the call under way brings is its own: given back again and again, it would
+            // reach nobody.
+        }
+        self.impatient.borrow_mut().insert(id, names);
+        answered.await.unwrap_or_else(|_| Err(stops()))
+    }
+
+    /// Whether a call is under way for one, or none has been yet.
+    fn is_asked_for(&self, id: u64) -> bool {
+        let waiting = self.waiting.borrow();
+        waiting.is_out(id) || waiting.get(id).is_some_and(|taker| !taker.was_asked_for)
     }
 
     /// Something may be had of a queue.
@@ -223,10 +252,12 @@ impl Takers {
     async fn serve_line(self: Rc<Self>, name: Bytes, task: Rc<Task>) {
         let queue = QueueName::trusted(name.clone());
         let clock = self.store.clock(&QueueKeys::new(&name));
+        // Few at first, since there is nothing in most calls, and then more from call to call.
+        let mut most = TAKERS_MIN;
         loop {
             // Within a call's time all that come are asked for together.
             let permit = self.calls.acquire().await;
-            let (asked, wanted) = self.ask_for(&name);
+            let (asked, wanted) = self.ask_for(&name, most);
             let Some(wanted) = wanted else {
                 drop(permit);
                 if !self.waiting.borrow().is_line(&name) {
@@ -254,12 +285,16 @@ impl Takers {
                 }
             };
             let wait = match next {
-                Next::Now => continue,
+                Next::Now => {
+                    most *= 2;
+                    continue;
+                }
                 Next::At(ms) => Some(Duration::from_micros(
                     (ms.saturating_mul(1_000)).saturating_sub(clock.now_us()),
                 )),
                 Next::Unknown => None,
             };
+            most = TAKERS_MIN;
             self.answer_those_that_do_not_wait(&name, newest);
             if !self.waiting.borrow().is_line(&name) {
                 break;
@@ -278,12 +313,14 @@ impl Takers {
     }
 
     /// Takes the first ones out of line whose wishes one call can serve; `None` if nobody waits.
-    fn ask_for(&self, queue: &[u8]) -> (Vec<u64>, Option<Wanted>) {
+    /// `most`: how many.
+    fn ask_for(&self, queue: &[u8], most: usize) -> (Vec<u64>, Option<Wanted>) {
         let mut waiting = self.waiting.borrow_mut();
         let (mut asked, mut all): (Vec<u64>, Option<Wanted>) = (Vec::new(), None);
         for (id, taker) in waiting.line(queue) {
             let wanted = taker.wanted;
             match &mut all {
+                _ if asked.len() == most => break,
                 None => all = Some(wanted),
                 // One call, one lease.
                 Some(all) if all.lease_ms != wanted.lease_ms => continue,
@@ -292,7 +329,12 @@ impl Takers {
             }
             asked.push(id);
         }
-        asked.iter().for_each(|id| waiting.take_out(*id));
+        for id in &asked {
+            waiting.take_out(*id);
+            if let Some(taker) = waiting.get_mut(*id) {
+                taker.was_asked_for = true;
+            }
+        }
         (asked, all)
     }
 
@@ -345,12 +387,11 @@ impl Takers {
 
     /// Those that came before the last call was sent, and got nothing.
     fn answer_those_that_do_not_wait(&self, queue: &[u8], newest: u64) {
-        let mut done = Vec::new();
-        for (id, taker) in self.waiting.borrow().line(queue).take_while(|(id, _)| *id <= newest) {
-            if !taker.waits {
-                done.push(id);
-            }
-        }
+        let of_queue = |(id, names): (&u64, &Vec<Bytes>)| {
+            names.iter().any(|name| name == queue).then_some(*id)
+        };
+        let done: Vec<u64> =
+            self.impatient.borrow().range(..=newest).filter_map(of_queue).collect();
         for id in done {
             self.answer(id, Ok(None));
         }
@@ -369,6 +410,7 @@ impl Takers {
 
     /// One goes on, or has left. The task of a line that nobody has a place in any more ends.
     fn leave(&self, id: u64) -> Option<Taker> {
+        self.impatient.borrow_mut().remove(&id);
         let (taker, queues) = self.waiting.borrow_mut().remove(id)?;
         for queue in queues {
             if !self.waiting.borrow().is_line(&queue) {

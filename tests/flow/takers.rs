@@ -486,3 +486,19 @@ fn crowds() {
         assert_eq!(say(&mut client, "PING"), Value::Simple("PONG".into()));
     }
 }
+
+/// However short BLOCK is, Redis is asked once, and what the call brings is handed out: given back
+/// each time, it would never reach anybody.
+#[test]
+fn a_block_that_is_shorter_than_a_call() {
+    let database = redis::shared().fresh_database();
+    let proxy = Proxy::start(redis::shared().address());
+    let broker = Broker::spawn(&format!("redis://{}/{database}", proxy.address()), &[NO_SCAN]);
+    let mut client = broker.client();
+    push(&mut redis::shared().client(database), &["m"]);
+    proxy.delay(Duration::from_millis(20));
+    let taken = take_one(&mut client, "q BLOCK 5");
+    assert_eq!((taken.payload.as_str(), taken.delivery()), ("m", 1));
+    assert_eq!(take(&mut client, "q BLOCK 5"), []);
+    proxy.mend();
+}

@@ -193,8 +193,8 @@ impl Model {
         let until_ms = (now_us + 999) / 1000 + lease_ms;
         let mut extended = BTreeSet::new();
         for receipt in receipts {
-            if let Some(message) = self.of(*receipt).filter(|m| m.place != Dead) {
-                (message.place, message.moment) = (Leased, until_ms);
+            if let Some(message) = self.of(*receipt).filter(|m| m.place == Leased) {
+                message.moment = until_ms;
                 extended.insert(receipt.0);
             }
         }

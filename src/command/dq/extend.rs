@@ -1,7 +1,8 @@
 //! `DQ.EXTEND queue receipt [receipt ...] [LEASE d]`: leases messages for longer.
 //!
-//! Replies with how many were extended. The time counts from now, and is not added. A message whose
-//! lease has run out is leased again, unless it was handed out again or is dead.
+//! Replies with how many were extended. The time counts from now, and is not added. A lease that
+//! has run out is extended too, as long as no DQ.TAKE of the queue came by; what was given back is
+//! not.
 //! Errors: BADID, BADDELAY, BADQUEUE, TOOMANY, WRONGTYPE, UNAVAILABLE, UNCERTAIN (it may be
 //! repeated). Way: `lua/extend.lua`, one call.
 

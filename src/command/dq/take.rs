@@ -4,7 +4,8 @@
 //! Replies with an array of maps: receipt, id, attempt (1 = the first), until (Unix ms), payload;
 //! with ALSO the queue; with DECODE the payload as text, and encoding. Nil if nothing came. A
 //! message that is not settled by `until` can be taken again. BLOCK as in XREADGROUP: without it
-//! the call does not wait, 0 waits for ever. ALSO stands last: queues are asked from left to right.
+//! the call does not wait, 0 waits for ever. ALSO stands last: queues, 64 at most in all, are
+//! asked from left to right.
 //! Errors: ERR (COUNT), BADQUEUE, BADDELAY, TOOBIG, TOOMANY, WRONGTYPE, UNAVAILABLE, UNCERTAIN
 //! (what it leased comes back when the lease ends).
 //! Way: `scheduler::takers`, `lua/take.lua`.
@@ -36,6 +37,9 @@ pub const SPEC: Spec = Spec {
     categories: Categories::of(&[Category::Write, Category::Payload]),
     ..Spec::writing(parse)
 };
+
+/// Each is asked with a call of its own.
+const QUEUES_MAX: usize = 64;
 
 #[derive(Debug, PartialEq)]
 pub struct Take {
@@ -72,6 +76,10 @@ fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
                 take.queues.push(args.queue()?);
                 while args.left() > 0 {
                     take.queues.push(args.queue()?);
+                }
+                if take.queues.len() > QUEUES_MAX {
+                    let text = format_args!("more queues than {QUEUES_MAX} in one DQ.TAKE");
+                    return Err(ArgError::new("TOOMANY", text));
                 }
             }
             _ => return Err(args.unexpected(option)),
@@ -156,6 +164,7 @@ mod tests {
             decode: false,
         };
         let of = |take| Ok(Command::Take(take));
+        let many = format!("DQ.TAKE q ALSO{}", " b".repeat(64));
         check(&[
             ("DQ.TAKE q", of(take(&["q"]))),
             ("DQ.TAKE q BLOCK 0", of(Take { block_ms: Some(0), ..take(&["q"]) })),
@@ -179,6 +188,7 @@ mod tests {
             ("DQ.TAKE q COUNT 1 COUNT 1", Err("ERR syntax error: unexpected argument 'COUNT'")),
             ("DQ.TAKE q ALSO", Err("ERR wrong number of arguments for 'dq.take'")),
             ("DQ.TAKE q ALSO ''", Err("BADQUEUE queue '' must not be empty")),
+            (&many, Err("TOOMANY more queues than 64 in one DQ.TAKE")),
             ("DQ.TAKE q TIED", Err("ERR syntax error: unexpected argument 'TIED'")),
         ]);
     }

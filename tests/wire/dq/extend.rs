@@ -36,7 +36,7 @@ fn extend() {
     }
 }
 
-/// What waits for a retry is leased again, what is dead is not.
+/// What waits for a retry is not leased again, nor what is dead.
 #[test]
 fn extend_of_what_was_given_back() {
     for mut peer in peers(shared()) {
@@ -45,7 +45,7 @@ fn extend_of_what_was_given_back() {
             "DQ.NACK «q» {id}:1 DELAY 1h\r\nDQ.EXTEND «q» {id}:1 lease 24h\r\n\
              DQ.NACK «q» {id}:1 FATAL\r\nDQ.EXTEND «q» {id}:1\r\n"
         ));
-        peer.gets(":1\r\n:1\r\n:1\r\n:0\r\n");
+        peer.gets(":1\r\n:0\r\n:1\r\n:0\r\n");
     }
 }
 
