@@ -45,8 +45,6 @@ pub struct Take {
 
 struct Taker {
     wanted: Wanted,
-    /// A call has asked for it.
-    was_asked_for: bool,
     answer: oneshot::Sender<Result<Option<Hand>, StoreError>>,
 }
 
@@ -88,6 +86,8 @@ struct Task {
     bell: Notify,
     /// It would have asked, but all in its line were asked for at other queues.
     missed: Cell<bool>,
+    /// The last one that came before a call that found no more.
+    heard_to: Cell<u64>,
 }
 
 /// One that stands in line; out of it when dropped.
@@ -149,7 +149,7 @@ impl Takers {
     ) -> Result<Option<Hand>, StoreError> {
         let Take { queues, wanted } = take;
         let (answer, mut answered) = oneshot::channel();
-        let taker = Taker { wanted, was_asked_for: false, answer };
+        let taker = Taker { wanted, answer };
         let names: Vec<Bytes> = queues.iter().map(QueueName::to_bytes).collect();
         let max = self.places_max.get();
         let parked = self.waiting.borrow_mut().park(names.clone(), max, taker);
@@ -164,21 +164,23 @@ impl Takers {
                 answer = &mut answered => return answer.unwrap_or_else(|_| Err(stops())),
                 () = patience => {}
             }
-            if !self.is_asked_for(id) {
+            if self.has_heard(id, &names) {
                 drop(in_line);
                 return Ok(None);
             }
             // What the call under way brings is its own: given back again and again, it would
             // reach nobody.
+            names.iter().for_each(|name| self.look(name));
         }
         self.impatient.borrow_mut().insert(id, names);
         answered.await.unwrap_or_else(|_| Err(stops()))
     }
 
-    /// Whether a call is under way for one, or none has been yet.
-    fn is_asked_for(&self, id: u64) -> bool {
-        let waiting = self.waiting.borrow();
-        waiting.is_out(id) || waiting.get(id).is_some_and(|taker| !taker.was_asked_for)
+    /// Whether no call is under way for one, and one that was made since it came found nothing more.
+    fn has_heard(&self, id: u64, queues: &[Bytes]) -> bool {
+        let tasks = self.tasks.borrow();
+        let mut tasks = queues.iter().filter_map(|queue| tasks.get(queue));
+        !self.waiting.borrow().is_out(id) && tasks.any(|task| task.heard_to.get() >= id)
     }
 
     /// Something may be had of a queue.
@@ -286,7 +288,7 @@ impl Takers {
             };
             let wait = match next {
                 Next::Now => {
-                    most *= 2;
+                    most = CALL_MESSAGES_MAX.min(2 * most);
                     continue;
                 }
                 Next::At(ms) => Some(Duration::from_micros(
@@ -295,6 +297,7 @@ impl Takers {
                 Next::Unknown => None,
             };
             most = TAKERS_MIN;
+            task.heard_to.set(newest);
             self.answer_those_that_do_not_wait(&name, newest);
             if !self.waiting.borrow().is_line(&name) {
                 break;
@@ -329,12 +332,7 @@ impl Takers {
             }
             asked.push(id);
         }
-        for id in &asked {
-            waiting.take_out(*id);
-            if let Some(taker) = waiting.get_mut(*id) {
-                taker.was_asked_for = true;
-            }
-        }
+        asked.iter().for_each(|id| waiting.take_out(*id));
         (asked, all)
     }
 

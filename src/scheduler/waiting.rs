@@ -128,10 +128,6 @@ impl<T> Waiting<T> {
         self.waiters.get(&id).map(|waiter| &waiter.wants)
     }
 
-    pub fn get_mut(&mut self, id: u64) -> Option<&mut T> {
-        self.waiters.get_mut(&id).map(|waiter| &mut waiter.wants)
-    }
-
     pub fn is_out(&self, id: u64) -> bool {
         self.waiters.get(&id).is_some_and(|waiter| waiter.is_out)
     }

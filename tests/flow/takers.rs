@@ -502,3 +502,29 @@ fn a_block_that_is_shorter_than_a_call() {
     assert_eq!(take(&mut client, "q BLOCK 5"), []);
     proxy.mend();
 }
+
+/// Of many that wait, each hears in time that there is nothing; and what comes then, in a burst that
+/// takes many calls, reaches those that wait on.
+#[test]
+fn more_takers_than_one_call_asks_for() {
+    let mut stage = Stage::new(&[NO_SCAN]);
+    let mut short: Vec<Client> = (0..60).map(|_| stage.broker.client()).collect();
+    short.iter_mut().for_each(|client| send(client, "q BLOCK 300"));
+    for client in &mut short {
+        assert_eq!(read(&client.read().unwrap()), []);
+    }
+    let mut long: Vec<Client> =
+        (0..60).map(|_| waits(&stage.broker, "q COUNT 100 BLOCK 2s")).collect();
+    let payloads: Vec<String> = (0..6_000).map(|number| number.to_string()).collect();
+    let payloads: Vec<&str> = payloads.iter().map(String::as_str).collect();
+    push(&mut stage.redis, &payloads);
+    let mut got: Vec<String> = Vec::new();
+    while got.len() < payloads.len() {
+        for client in &mut long {
+            got.extend(read(&client.read().unwrap()).into_iter().map(|one| one.payload));
+            send(client, "q COUNT 100 BLOCK 2s");
+        }
+    }
+    got.sort_by_key(|payload| payload.parse::<u32>().unwrap());
+    assert_eq!(got, payloads);
+}
