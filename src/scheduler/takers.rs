@@ -176,7 +176,7 @@ impl Takers {
         answered.await.unwrap_or_else(|_| Err(stops()))
     }
 
-    /// Whether no call is under way for one, and one that was made since it came found nothing more.
+    /// Whether no call is under way for one, and one that was made since it came found no more.
     fn has_heard(&self, id: u64, queues: &[Bytes]) -> bool {
         let tasks = self.tasks.borrow();
         let mut tasks = queues.iter().filter_map(|queue| tasks.get(queue));

@@ -503,8 +503,8 @@ fn a_block_that_is_shorter_than_a_call() {
     proxy.mend();
 }
 
-/// Of many that wait, each hears in time that there is nothing; and what comes then, in a burst that
-/// takes many calls, reaches those that wait on.
+/// Of many that wait, each hears in time that there is nothing; and what comes then, in a burst
+/// that takes many calls, reaches those that wait on.
 #[test]
 fn more_takers_than_one_call_asks_for() {
     let mut stage = Stage::new(&[NO_SCAN]);
