@@ -182,6 +182,8 @@ fn take_limits() {
     waits.sends("DQ.TAKE «q» BLOCK 0 ALSO «q»b\r\n");
     let mut other = place.peer();
     let queue = waits.queue.clone();
+    // It asks one queue, then the other, and then stands in both lines.
+    one_waits(&mut other, &format!("{queue}b"));
     one_waits(&mut other, &queue);
     other.sends("DQ.TAKE «q» BLOCK 1\r\n");
     other.gets("-TOOMANY the limit of 2 takers «text»\r\n");
