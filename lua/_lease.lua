@@ -31,6 +31,16 @@ function Lease.note_tries(tries, id, deliveries, base, reason)
   redis.call('HSET', tries, id, string.format('%d %d ', deliveries, base) .. reason)
 end
 
+-- The lease and the limit of a queue: its own, or else these. A lease that is not negative was
+-- asked for, and counts.
+function Lease.terms(queue, lease_ms, limit)
+  lease_ms = tonumber(lease_ms)
+  if lease_ms and lease_ms < 0 then
+    lease_ms = Record.setting(queue.settings, 'lease_ms') or -lease_ms
+  end
+  return lease_ms, Record.setting(queue.settings, 'limit') or tonumber(limit)
+end
+
 function Lease.kinds(keys)
   return {
     keys.timeout, 'zset', keys.leased, 'zset', keys.retry, 'zset', keys.dead, 'zset',
@@ -84,10 +94,11 @@ function Lease.lapse(keys, now_ms, limit, most)
   return #ended / 2, died
 end
 
--- When something can be taken next without a delivery: the heads of retry and leased, '' for none.
-function Lease.next(keys)
+-- When something can be taken next without a delivery: the heads of retry and leased, '' for none;
+-- or those of some places.
+function Lease.next(keys, places)
   local least
-  for _, place in ipairs({ 'retry', 'leased' }) do
+  for _, place in ipairs(places or { 'retry', 'leased' }) do
     local head = tonumber(redis.call('ZRANGE', keys[place], 0, 0, 'WITHSCORES')[2])
     -- Others may have written what is no time.
     if head and head < 1e15 and (not least or head < least) then least = head end

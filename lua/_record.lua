@@ -6,24 +6,32 @@
 --   order_list      'off': none is kept
 --   paused_until    see _pause.lua
 --   unlisted_*      see _unlisted.lua
+--   settings        ' <key>:<whole number>/<origin>' of each that is set; see setup.lua
 --   flag            a transfer tells the ids of messages whose payload begins with these bytes; no
 --                   such field: of none
 
--- What an offer needs: name, format and order_list, false where nothing is recorded. Without a
--- table, which would cost it 0.2 us. Where the key holds another type, the error comes first.
-function Record.settings(key)
-  local found = redis.pcall('HMGET', key, 'name', 'format', 'order_list')
+-- What an offer needs: name, format, order_list and settings, false where nothing is recorded.
+-- Without a table, which would cost it 0.2 us. Where the key holds another type, the error comes
+-- first.
+function Record.for_offer(key)
+  local found = redis.pcall('HMGET', key, 'name', 'format', 'order_list', 'settings')
   if found.err then return found end
-  return nil, found[1], found[2], found[3]
+  return nil, found[1], found[2], found[3], found[4]
+end
+
+-- What is set, as a number, or nil. `settings`: the field.
+function Record.setting(settings, key)
+  local value = settings and string.match(settings, ' ' .. key .. ':(%d+)/')
+  return value and math.min(tonumber(value), 1e15)
 end
 
 -- All that most scripts need; the key holds a hash or nothing.
 function Record.read(key)
   local found = redis.call('HMGET', key, 'name', 'format', 'order_list', 'paused_until',
-    'unlisted_until', 'flag')
+    'unlisted_until', 'flag', 'settings')
   return {
     key = key, name = found[1], format = found[2], keeps_list = found[3] ~= 'off',
-    paused_until = found[4], unlisted_until = found[5], flag = found[6],
+    paused_until = found[4], unlisted_until = found[5], flag = found[6], settings = found[7],
   }
 end
 
@@ -47,6 +55,7 @@ end
 -- would be missed: a pause, a setting, or a name that the keys alone would say otherwise.
 function Record.prune(queue, name, now_us)
   local paused = Pause.of(queue.paused_until, false, now_us / 1000) ~= ''
-  local plain = not queue.format and queue.keeps_list and not Record.other_name(name)
+  local plain = not queue.format and queue.keeps_list and not queue.settings
+    and not Record.other_name(name)
   if not paused and plain then redis.call('DEL', queue.key) end
 end

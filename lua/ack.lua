@@ -14,7 +14,8 @@
 -- ARGV[3]   text    queue
 -- ARGV[4..] bytes   receipts  id, delivery number of each
 -- RETURN    { now_us, 'OK', acked }: how many; a receipt counts until its message is handed out
---           again, whether its lease has run out, and even if the message is dead.
+--           again, whether its lease has run out, and even if the message is dead. Then
+--           1, if only so many messages of the queue may be leased at a time.
 --           { now_us, 'LATE' | 'SETTLED' }, { now_us, 'WRONGTYPE', key },
 --           { now_us, 'BADQUEUE', true name }
 -- COST      O(log leased) for each receipt
@@ -52,4 +53,5 @@ for from = 1, #ids, 1000 do
   end
 end
 if acked > 0 then Lease.prune(keys, queue, ARGV[3], now_us) end
-return Call.applied({ now_us, 'OK', acked })
+local limited = (Record.setting(queue.settings, 'in_flight_max') or 0) > 0
+return Call.applied({ now_us, 'OK', acked, limited and 1 or nil })

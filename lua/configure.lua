@@ -47,7 +47,14 @@ end
 
 if queue.name ~= name then redis.call('HSET', record, 'name', name) end
 if format == 'legacy' then redis.call('HSET', record, 'format', format) end
-if format == 'modern' then redis.call('HDEL', record, 'format') end
+if format == 'modern' then
+  -- Brokers before DQ.SETUP forget a record without a format, whatever is set in it.
+  if queue.settings then
+    redis.call('HSET', record, 'format', format)
+  else
+    redis.call('HDEL', record, 'format')
+  end
+end
 
 local outcome, dropped = 'DONE', 0
 if order_list == 'off' and queue.keeps_list then

@@ -12,7 +12,7 @@
 -- ARGV[1]   int     number    of this call
 -- ARGV[2]   int     valid_until_ms
 -- ARGV[3]   text    queue
--- ARGV[4]   int     lease_ms  from now on
+-- ARGV[4]   int     lease_ms  from now on; negative: that of a queue that sets none
 -- ARGV[5..] bytes   receipts  id, delivery number of each
 -- RETURN    { now_us, 'OK', extended, until_ms }: how many; of a lease that has run out too, as
 --           long as no take came by. What was given back stays so.
@@ -24,10 +24,10 @@ local keys = {
   timeout = KEYS[2], leased = KEYS[4], retry = KEYS[5], dead = KEYS[6], taken = KEYS[7],
   tries = KEYS[8],
 }
-local now_us, _, refused = Begin.write(KEYS[3], ARGV[3], Lease.kinds(keys))
+local now_us, queue, refused = Begin.write(KEYS[3], ARGV[3], Lease.kinds(keys))
 if refused then return refused end
 
-local until_ms, extended, seen = math.ceil(now_us / 1000) + tonumber(ARGV[4]), 0, {}
+local until_ms, extended, seen = math.ceil(now_us / 1000) + Lease.terms(queue, ARGV[4]), 0, {}
 for i = 5, #ARGV, 2 do
   local id = ARGV[i]
   if not seen[id] and Lease.held(keys, id, ARGV[i + 1]) == 'leased' then

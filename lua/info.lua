@@ -15,7 +15,8 @@
 -- ARGV[1]  text  queue
 -- ARGV[2]  int   known        when the head is due as far as is known, ms; or ''
 -- RETURN   { now_us, 'OK', pending, ready, next_due, listed, quarantined, paused_until, format,
---          ttl_ms, named, layout, paused_all, trouble, leased, waiting, dead, oldest_lease },
+--          ttl_ms, named, layout, paused_all, trouble, leased, waiting, dead, oldest_lease,
+--          settings },
 --          { now_us, 'WRONGTYPE', key }, { now_us, 'BADQUEUE', true name }
 --          ready: -1 if the destination is no list. next_due: score of the head, '' if none.
 --          paused_until: ms, -1 until resumed, '' if not paused; of the queue or of all,
@@ -81,4 +82,5 @@ return {
   all_until == '' and 0 or 1,
   table.concat(trouble, '; '),
   held, waiting, died, oldest,
+  queue.settings or '',
 }

@@ -18,7 +18,8 @@
 -- ARGV[7]   int     limit     deliveries that count, then a message is dead; 0: none
 -- ARGV[8]   int     min       ms of the backoff after the first attempt
 -- ARGV[9]   int     max       ms of the longest
--- ARGV[10]  int     jitter    thousandths that a wait may be shorter
+-- ARGV[10]  int     jitter    percent that a wait may be shorter. These four of a queue that sets
+--                             none of its own
 -- ARGV[11..] bytes  receipts  id, delivery number, chance (0..999) of each
 -- RETURN    { now_us, 'OK', nacked, died, next }: how many were given back, those that died
 --           included; next: when the first of them can be taken again, ms, '' for none.
@@ -31,13 +32,15 @@ local keys = {
   tries = KEYS[8],
 }
 local mode, delay, said = ARGV[4], tonumber(ARGV[5]), ARGV[6]
-local limit, min_ms, max_ms = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
-local jitter = tonumber(ARGV[10]) / 1000
 -- What comes back at once again and again must not become a loop.
 local free_deliveries, least_ms = 2, 100
 
-local now_us, _, refused = Begin.write(KEYS[3], ARGV[3], Lease.kinds(keys))
+local now_us, queue, refused = Begin.write(KEYS[3], ARGV[3], Lease.kinds(keys))
 if refused then return refused end
+local _, limit = Lease.terms(queue, nil, ARGV[7])
+local min_ms = Record.setting(queue.settings, 'backoff_min_ms') or tonumber(ARGV[8])
+local max_ms = Record.setting(queue.settings, 'backoff_max_ms') or tonumber(ARGV[9])
+local jitter = (Record.setting(queue.settings, 'jitter') or tonumber(ARGV[10])) / 100
 
 -- Chance is the broker's: in Redis's Lua each call has the same random numbers.
 local function wait_ms(attempt, deliveries, chance)

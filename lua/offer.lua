@@ -24,8 +24,8 @@
 -- RETURN    { now_us, 'OK', group, outcome... }, { now_us, 'LATE' | 'SETTLED' }. Groups count from
 --           0; one that is not there was stored. Outcome: 1 stored and published, 2 nothing done
 --           (NX, XX), or why nothing was stored: 'WRONGTYPE key', 'BADQUEUE true name', 'CLASH',
---           words of Redis ('OOM ...'); only after 'INTERNAL id clash' (several messages) some may
---           be stored
+--           'FULL messages max_length', words of Redis ('OOM ...'); only after 'INTERNAL id clash'
+--           (several messages) some may be stored
 -- COST      O(log pending) for each message
 
 local now_us, refused = Begin.call()
@@ -135,7 +135,7 @@ end
 local function offer(key, members, first, last, delays, format, order_list, name, mode)
   local destination, timeout = KEYS[key], KEYS[key + 1]
   local list, record = KEYS[key + 2], KEYS[key + 3]
-  local failed, recorded_name, its_format, listing = Record.settings(record)
+  local failed, recorded_name, its_format, listing, settings = Record.for_offer(record)
   if failed then return reason(failed, record) end
   -- The only place that takes a queue's destination for its name.
   local queue_name = destination
@@ -148,6 +148,14 @@ local function offer(key, members, first, last, delays, format, order_list, name
   if owner and owner ~= queue_name then return 'BADQUEUE ' .. owner end
   local ready = redis.pcall('LLEN', destination)
   if type(ready) ~= 'number' then return reason(ready, destination) end
+  if settings then
+    local max = Record.setting(settings, 'max_length') or 0
+    local length = max > 0 and redis.pcall('ZCARD', timeout)
+    if type(length) == 'table' then return reason(length, timeout) end
+    if length and ready + length + last - first + 1 > max then
+      return string.format('FULL %d %d', ready + length, max)
+    end
+  end
 
   local kept = list
   if listing == 'off' or (order_list == 'off' and not listing) then

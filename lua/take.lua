@@ -17,8 +17,9 @@
 -- ARGV[4]   int     count        messages at most
 -- ARGV[5]   int     bytes_max    of payloads; one is taken however large
 -- ARGV[6]   int     message_max  bytes of a payload beyond which it is not taken
--- ARGV[7]   int     lease_ms
--- ARGV[8]   int     limit        deliveries that count, then a message is dead; 0: none
+-- ARGV[7]   int     lease_ms     negative: that of a queue that sets none
+-- ARGV[8]   int     limit        deliveries that count, then a message is dead; 0: none; of a queue
+--                                that sets none
 -- ARGV[9]   bytes   ids          new ids of 8 bytes, `count` of them, one after the other
 -- RETURN    { now_us, 'OK', next, until_ms, lapsed, died, id, deliveries, attempt, payload... }
 --           next: when something can be had, ms, '' if nothing is known; it is in the past where
@@ -37,7 +38,7 @@ local keys = {
 }
 local destination, record, all = KEYS[2], KEYS[4], KEYS[5]
 local count, bytes_max, message_max = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local lease_ms, limit, ids = tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9]
+local ids = ARGV[9]
 local lapse_max = 200 -- leases that are ended in one call
 
 local kinds = Lease.kinds(keys)
@@ -51,8 +52,16 @@ if paused_until ~= '' then return { now_us, 'PAUSED', paused_until } end
 
 local now_ms = math.floor(now_us / 1000)
 local now_text = string.format('%d', now_ms)
+local lease_ms, limit = Lease.terms(queue, ARGV[7], ARGV[8])
 local until_ms = now_ms + 1 + lease_ms
 local lapsed, died = Lease.lapse(keys, now_text, limit, lapse_max)
+local in_flight_max = Record.setting(queue.settings, 'in_flight_max') or 0
+if in_flight_max > 0 then
+  count = math.min(count, in_flight_max - redis.call('ZCARD', keys.leased))
+  if count <= 0 then
+    return { now_us, 'OK', Lease.next(keys, { 'leased' }), until_ms, lapsed, died }
+  end
+end
 
 -- While payloads wait, messages that are tried again get half of the places at most; of a single
 -- place, one call in two.

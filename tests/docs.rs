@@ -17,6 +17,7 @@ use delay_broker::audit;
 use delay_broker::command::TABLE;
 use delay_broker::command::examples::{PENDING, example};
 use delay_broker::config::Config;
+use delay_broker::domain::setup::{BACKOFF_MAX, BACKOFF_MIN, LEASE, LIMIT, SETTINGS};
 use delay_broker::domain::snowflake::NODES;
 use delay_broker::metrics;
 use delay_broker::resp::RequestLimits;
@@ -132,7 +133,7 @@ fn commands_in_the_text_exist() {
     let options = [
         "LIST", "RESTORE", "DROP", "NAME", "AT", "AS", "COUNT", "CURSOR", "DECODE", "NX", "XX",
         "MODERN", "LEGACY", "ALL", "BLOCK", "LEASE", "ALSO", "FAIL", "SILENT", "FATAL", "DELAY",
-        "REASON", "LEASED", "WAITING", "REQUEUE", "MATCH",
+        "REASON", "LEASED", "WAITING", "REQUEUE", "MATCH", "IFABSENT", "RESET", "DEFAULT",
     ];
     let word = Regex::new(r"^[A-Z][A-Z.]+( |$)").unwrap();
     let codes = codes();
@@ -266,6 +267,18 @@ fn constant(path: &str, name: &str) -> u64 {
 }
 
 /// Limits that no setting changes, as the pages say them, are the constants of the source.
+/// The page of DQ.SETUP has each setting with its default.
+#[test]
+fn settings_of_queues_are_the_table() {
+    let page = file("docs/commands.md");
+    for setting in SETTINGS {
+        let row = page.lines().find(|line| line.starts_with(&format!("| `{}` |", setting.name)));
+        let shown = row.unwrap_or_else(|| panic!("no row of {}", setting.name)).replace(',', "");
+        let default = format!("| {} |", setting.default);
+        assert!(shown.contains(&default), "{}: not {default}: {shown}", setting.name);
+    }
+}
+
 #[test]
 fn fixed_limits_are_the_constants() {
     let page = "docs/limits.md";
@@ -274,7 +287,6 @@ fn fixed_limits_are_the_constants() {
     let of = |path: &str, names: &[&str]| -> Vec<u64> {
         names.iter().map(|name| constant(path, name)).collect()
     };
-    let lease = |names: &[&str]| of("src/domain/lease.rs", names);
     let http =
         of("src/http.rs", &["CONNECTIONS_MAX", "CONNECTION_REQUESTS_MAX", "CONNECTION_WITHIN"]);
     let many = http[0];
@@ -287,13 +299,13 @@ fn fixed_limits_are_the_constants() {
         ("| 8 |", of("src/scheduler/takers.rs", &["CALLS_MAX"])),
         (
             "| 30 s; with `LEASE` 100 ms to 24 h |",
-            lease(&["LEASE_MS", "LEASE_MS_MIN", "LEASE_MS_MAX"]),
+            vec![LEASE.default, *LEASE.allowed.start(), *LEASE.allowed.end()],
         ),
         (
             "| 16, with waits of 5 s to 1 h |",
-            lease(&["ATTEMPTS_MAX", "BACKOFF_MS_MIN", "BACKOFF_MS_MAX"]),
+            vec![LIMIT.default, BACKOFF_MIN.default, BACKOFF_MAX.default],
         ),
-        ("| 512 bytes |", lease(&["REASON_BYTES_MAX"])),
+        ("| 512 bytes |", of("src/domain/lease.rs", &["REASON_BYTES_MAX"])),
         ("| 10 arguments, 16 KiB each |", before.to_vec()),
         ("| 10 s |", of("src/client/tls.rs", &["HANDSHAKE_WITHIN"])),
         ("| 2 s |", of("src/peers/guesses.rs", &["LONGEST"])),
@@ -330,7 +342,9 @@ fn fixed_limits_are_the_constants() {
         assert!(file(page).contains(said), "{page} lacks {said}");
     }
     let table = self::rows(page, "# Limits").into_iter();
-    let fixed = table.filter(|cells| cells[2] == "fixed").map(|cells| format!("| {} |", cells[1]));
+    let fixed = table
+        .filter(|cells| cells[2].starts_with("fixed"))
+        .map(|cells| format!("| {} |", cells[1]));
     assert_eq!(fixed.collect::<Vec<_>>(), rows.map(|(said, _)| said), "{page}: fixed limits");
 }
 

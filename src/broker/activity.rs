@@ -26,6 +26,7 @@ macro_rules! line {
         line!(@ [
             "DQ.CLEAR" "DQ.CONVERT" "DQ.DEAD DROP" "DQ.DEAD REQUEUE" "DQ.PAUSE" "DQ.POLL"
             "DQ.QUARANTINE DROP" "DQ.QUARANTINE RESTORE" "DQ.REMOVE COUNT 0" "DQ.RESUME"
+            "DQ.SETUP"
         ] $command, ($($fields)*))
     };
     (@ [$($name:literal)*] $command:expr, $fields:tt) => {

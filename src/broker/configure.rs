@@ -8,7 +8,8 @@ use bytes::Bytes;
 
 use crate::broker::Broker;
 use crate::config::{MemberFormat, Queue};
-use crate::domain::queue::Cut;
+use crate::domain::queue::{Cut, QueueName};
+use crate::domain::setup::{ChangeMode, Origin, SettingsChange};
 use crate::store::StoreError;
 use crate::store::delivery::Recorded;
 use crate::store::keys;
@@ -27,6 +28,10 @@ pub(super) async fn configure(broker: Rc<Broker>) {
         for queue in &config.queues {
             let name = Bytes::from(queue.name.clone());
             let again = recorded.contains(&name);
+            // A Redis that lost everything lost these too. What somebody set since is kept.
+            if again && !queue.settings.is_empty() && has_none(&broker, &name).await {
+                set_up(&broker, queue, ChangeMode::IfNone).await;
+            }
             if again && keys::is_guessed(&name) {
                 continue;
             }
@@ -38,6 +43,10 @@ pub(super) async fn configure(broker: Rc<Broker>) {
                     }
                     if recorded.insert(name.clone()) {
                         tell(&queue.name, done);
+                        let mode = ChangeMode::Named;
+                        if !queue.settings.is_empty() && !set_up(&broker, queue, mode).await {
+                            recorded.remove(&name);
+                        }
                         if let Recorded::All { .. } = done {
                             broker.offers.configure(name, words(queue));
                         }
@@ -59,6 +68,37 @@ pub(super) async fn configure(broker: Rc<Broker>) {
             }
         }
         let _ = tokio::time::timeout(RECORD_AGAIN, broker.store.comes_up()).await;
+    }
+}
+
+/// True if surely nothing is set of a queue.
+async fn has_none(broker: &Broker, name: &Bytes) -> bool {
+    let info = broker.store.info(&QueueName::trusted(name.clone()), None).await;
+    info.is_ok_and(|state| state.settings.is_empty())
+}
+
+/// Records the settings that the file names; true if they are.
+async fn set_up(broker: &Broker, queue: &Queue, mode: ChangeMode) -> bool {
+    let values = queue.settings.iter().map(|(setting, value)| (*setting, Some(*value)));
+    let change = SettingsChange { mode, origin: Origin::File, values: values.collect() };
+    let name = QueueName::trusted(Bytes::from(queue.name.clone()));
+    match broker.queue(&name).setup(&change).await {
+        Ok((before, now)) => {
+            let changed = now.differing(&before);
+            if mode == ChangeMode::Named && !before.is_empty() && !changed.is_empty() {
+                tracing::warn!(
+                    queue = queue.name,
+                    changed,
+                    "the file of this broker names other settings of this queue than were in \
+                     effect; those of the file are, for all brokers"
+                );
+            }
+            true
+        }
+        Err(error) => {
+            tracing::debug!(queue = queue.name, %error, "its settings are not recorded yet");
+            false
+        }
     }
 }
 

@@ -34,7 +34,8 @@ pub struct TakeRequest {
     pub count: usize,
     /// `None`: it does not wait; else so long, or for ever.
     pub block: Option<Option<Duration>>,
-    pub lease_ms: u64,
+    /// `None`: that of the queue.
+    pub lease_ms: Option<u64>,
 }
 
 /// What it got.
@@ -118,11 +119,14 @@ impl Broker {
 impl Queue<'_> {
     pub async fn ack(&self, receipts: Vec<Receipt>) -> Result<u64, StoreError> {
         let acked = self.broker.store.ack(self.name, &receipts).await?;
-        if acked > 0 {
-            self.metrics().acked(acked);
+        if acked.count > 0 {
+            self.metrics().acked(acked.count);
+            if acked.makes_room {
+                self.broker.host.takers.look(self.name.as_bytes());
+            }
         }
-        self.count_stale(receipts.len(), acked);
-        Ok(acked)
+        self.count_stale(receipts.len(), acked.count);
+        Ok(acked.count)
     }
 
     pub async fn nack(
@@ -142,7 +146,11 @@ impl Queue<'_> {
         Ok(given.count)
     }
 
-    pub async fn extend(&self, receipts: Vec<Receipt>, lease_ms: u64) -> Result<u64, StoreError> {
+    pub async fn extend(
+        &self,
+        receipts: Vec<Receipt>,
+        lease_ms: Option<u64>,
+    ) -> Result<u64, StoreError> {
         let extended = self.broker.store.extend(self.name, &receipts, lease_ms).await?;
         self.count_stale(receipts.len(), extended);
         Ok(extended)

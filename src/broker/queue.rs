@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use crate::broker::{Broker, cursor, overdue_ms};
 use crate::domain::queue::{Due, Format, Message, MessageId, MessageRef, QueueName, Score};
+use crate::domain::setup::{Settings, SettingsChange};
 use crate::metrics::{QueueMetrics, QueueSnapshot, WakeCause};
 use crate::scheduler::queue_loop::Moment;
 use crate::scheduler::run_queue::Urgency;
@@ -100,6 +101,7 @@ impl Queue<'_> {
         let known = serves && state.paused_until.is_none()
             || holds.into_iter().any(|count| count > 0)
             || state.ready > 0
+            || !state.settings.is_empty()
             || configured.iter().any(|known| known.name.as_bytes() == name);
         Ok(QueueInfo {
             known,
@@ -121,6 +123,14 @@ impl Queue<'_> {
             self.look();
         }
         Ok(())
+    }
+
+    /// Changes settings; those before and those now.
+    pub async fn setup(&self, change: &SettingsChange) -> Result<(Settings, Settings), StoreError> {
+        let changed = self.broker.store.setup(self.name, change).await?;
+        // More may be leased at a time now.
+        self.broker.host.takers.look(self.name.as_bytes());
+        Ok(changed)
     }
 
     pub async fn resume(&self) -> Result<(), StoreError> {

@@ -105,6 +105,7 @@ commands! {
     any Convert(dq::convert::Convert): dq::convert::SPEC;
     any Pause(dq::pause::Pause): dq::pause::SPEC;
     any Resume(dq::resume::Resume): dq::resume::SPEC;
+    any Setup(dq::setup::Setup): dq::setup::SPEC;
     any Taken(dq::taken::Taken): dq::taken::SPEC;
     any Dead(dq::dead::Dead): dq::dead::SPEC;
     any Quarantine(dq::quarantine::Quarantine): dq::quarantine::SPEC;

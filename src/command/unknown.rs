@@ -13,7 +13,7 @@ const NAME_MAX: usize = 24;
 const TWO_MISTAKES_FROM: usize = 8;
 
 /// A command of ours, and the names that other systems have for it.
-const SYNONYMS: [(&str, &[&str]); 23] = [
+const SYNONYMS: [(&str, &[&str]); 24] = [
     (
         "DQ.OFFER",
         &[
@@ -43,6 +43,7 @@ const SYNONYMS: [(&str, &[&str]); 23] = [
     ("DQ.FIRE", &["NOW", "RUN", "TRIGGER", "PROMOTE", "DELIVER"]),
     ("DQ.PAUSE", &["STOP", "HOLD", "FREEZE", "SUSPEND"]),
     ("DQ.RESUME", &["START", "CONTINUE", "UNPAUSE"]),
+    ("DQ.SETUP", &["CONFIGURE", "SETTINGS", "DECLARE", "CREATE"]),
     ("DQ.CONTAINS", &["EXISTS", "HAS"]),
     ("DQ.GET", &["SHOW", "FETCH", "READ"]),
     ("DQ.QUARANTINE", &["POISON"]),

@@ -6,6 +6,7 @@ use ::config::{Map, Value, ValueKind};
 
 use crate::domain::encoding::{Encoding, WORDS};
 use crate::domain::queue::QueueRules;
+use crate::domain::setup::{SETTINGS, Setting};
 
 use super::Limits;
 use super::kinds::{Kind, flag_of, one_of, text};
@@ -20,6 +21,8 @@ pub struct Queue {
     pub encoding: Encoding,
     /// True if pending messages are in the order list too.
     pub order_list: bool,
+    /// Those of DQ.SETUP that it names.
+    pub settings: Vec<(&'static Setting, u64)>,
 }
 
 /// How members are written; both are always read.
@@ -35,9 +38,14 @@ impl Queue {
 
     fn parse(keys: &Map<String, Value>) -> Result<Self, String> {
         let known = ["name", "format", "encoding", "order_list"];
-        if let Some(unknown) = keys.keys().find(|key| !known.contains(&key.as_str())) {
+        let of_setup = |key: &str| SETTINGS.into_iter().find(|setting| setting.name == key);
+        let is_known = |key: &str| known.contains(&key) || of_setup(key).is_some();
+        if let Some(unknown) = keys.keys().find(|key| !is_known(key)) {
+            let all = known.into_iter().chain(SETTINGS.map(|setting| setting.name));
+            let all: Vec<&str> = all.collect();
             return Err(format!(
-                "{unknown} is not a setting of a queue; name, format, encoding and order_list are"
+                "{unknown} is not a setting of a queue; there are {}",
+                all.join(", ")
             ));
         }
         let name = keys.get("name").map(text).transpose()?.unwrap_or_default();
@@ -48,10 +56,22 @@ impl Queue {
         let encoding = keys.get("encoding").map(|word| one_of(&WORDS, word)).transpose();
         let order_list = keys.get("order_list").map(flag_of).transpose();
         let wrong = |key: &str, rule: String| format!("the {key} of {name:?} {rule}");
+        let mut settings = Vec::new();
+        for setting in SETTINGS {
+            if let Some(value) = keys.get(setting.name) {
+                let written = match &value.kind {
+                    ValueKind::I64(number) => Ok(number.to_string()),
+                    _ => text(value),
+                };
+                let value = written.and_then(|text| setting.parse(text.as_bytes()));
+                settings.push((setting, value.map_err(|rule| wrong(setting.name, rule))?));
+            }
+        }
         Ok(Self {
             format: format.map_err(|rule| wrong("format", rule))?.unwrap_or(MemberFormat::Modern),
             encoding: encoding.map_err(|rule| wrong("encoding", rule))?.unwrap_or_default(),
             order_list: order_list.map_err(|rule| wrong("order_list", rule))?.unwrap_or(true),
+            settings,
             name,
         })
     }
@@ -63,13 +83,17 @@ impl Queue {
         let text = |text: &str| toml::Value::String(text.to_owned());
         let pairs = keys.map(|(key, value)| (key.to_owned(), text(value)));
         let order_list = toml::Value::Boolean(self.order_list);
+        let value = |value: u64| toml::Value::Integer(value.try_into().unwrap_or(i64::MAX));
+        let settings = self.settings.iter();
+        let settings = settings.map(|(setting, of)| (setting.name.to_owned(), value(*of)));
         let pairs = pairs.into_iter().chain([("order_list".to_owned(), order_list)]);
+        let pairs = pairs.chain(settings);
         toml::Value::Table(pairs.collect())
     }
 }
 
-const RULE: &str =
-    "must be tables with name, format, encoding and order_list, and can be set in a file only";
+const RULE: &str = "must be tables with name, format, encoding, order_list and settings of \
+                    DQ.SETUP, and can be set in a file only";
 
 pub fn queues() -> Kind<Vec<Queue>> {
     let shown = |queues: &Vec<Queue>| toml::Value::Array(queues.iter().map(Queue::shown).collect());

@@ -3,18 +3,6 @@
 
 use std::fmt::{self, Display};
 
-/// The lease of a take that says no other, ms.
-pub const LEASE_MS: u64 = 30_000;
-/// The shortest and the longest lease, ms.
-pub const LEASE_MS_MIN: u64 = 100;
-pub const LEASE_MS_MAX: u64 = 86_400_000;
-/// Deliveries that count; then a message is dead.
-pub const ATTEMPTS_MAX: u64 = 16;
-/// The wait after the first failed attempt, ms. It doubles with each further one.
-pub const BACKOFF_MS_MIN: u64 = 5_000;
-pub const BACKOFF_MS_MAX: u64 = 3_600_000;
-/// Thousandths that a wait may be shorter by chance, so that failures of one moment spread.
-pub const JITTER: u64 = 200;
 /// Bytes of a reason that are kept; `lua/_lease.lua` holds the same number.
 pub const REASON_BYTES_MAX: usize = 512;
 

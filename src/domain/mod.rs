@@ -6,5 +6,6 @@ pub mod glob;
 pub mod lease;
 pub mod queue;
 pub mod score;
+pub mod setup;
 pub mod snowflake;
 pub mod text;

@@ -7,16 +7,17 @@
 use bytes::Bytes;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use crate::domain::lease::{
-    ATTEMPTS_MAX, BACKOFF_MS_MAX, BACKOFF_MS_MIN, JITTER, LeaseId, Nack, Receipt,
-};
+use crate::domain::lease::{LeaseId, Nack, Receipt};
 use crate::domain::queue::{QueueName, Score};
+use crate::domain::setup::{
+    BACKOFF_MAX, BACKOFF_MIN, JITTER, LEASE, LIMIT, Settings, SettingsChange,
+};
 use crate::store::answer::Answer;
 use crate::store::cursor::Cursor;
 use crate::store::keys::QueueKeys;
 use crate::store::messages::{args, part_applied};
 use crate::store::node::Asker;
-use crate::store::script::{ACK, DEAD, EXTEND, NACK, READY, Script, TAKE, TAKEN};
+use crate::store::script::{ACK, DEAD, EXTEND, NACK, READY, SETUP, Script, TAKE, TAKEN};
 use crate::store::{Store, StoreError, number};
 
 /// Messages that one call brings back or drops.
@@ -26,7 +27,8 @@ const DEAD_MAX: usize = 1_000;
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     pub count: usize,
-    pub lease_ms: u64,
+    /// `None`: that of the queue.
+    pub lease_ms: Option<u64>,
     /// Bytes of a payload that a reply can hold.
     pub message_max: usize,
 }
@@ -59,6 +61,15 @@ pub struct Took {
     /// Leases that were found to have run out, and the messages among them that died of it.
     pub lapsed: u64,
     pub died: u64,
+}
+
+/// The outcome of settling messages as done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Acked {
+    /// Those that were not settled or handed out again before.
+    pub count: u64,
+    /// Only so many of the queue may be leased at a time, so others may be taken now.
+    pub makes_room: bool,
 }
 
 /// The outcome of giving messages back, or of bringing dead ones back.
@@ -106,8 +117,8 @@ impl Store {
             number(wanted.count),
             number(self.limits.reply_bytes_max.min(wanted.message_max)),
             number(wanted.message_max),
-            number(wanted.lease_ms),
-            number(ATTEMPTS_MAX),
+            lease(wanted.lease_ms),
+            number(LIMIT.default),
             Bytes::from(ids),
         ];
         let mut answer = self.change(&TAKE, queue, more).await?;
@@ -143,12 +154,31 @@ impl Store {
         Ok(took)
     }
 
-    /// Settles messages as done; how many of them were not settled or handed out again before.
+    /// Settles messages as done.
     ///
     /// # Errors
     /// As every call.
-    pub async fn ack(&self, queue: &QueueName, receipts: &[Receipt]) -> Result<u64, StoreError> {
-        self.change(&ACK, queue, receipts.iter().flat_map(pair)).await?.count()
+    pub async fn ack(&self, queue: &QueueName, receipts: &[Receipt]) -> Result<Acked, StoreError> {
+        let mut answer = self.change(&ACK, queue, receipts.iter().flat_map(pair)).await?;
+        Ok(Acked { count: answer.count()?, makes_room: !answer.is_empty() })
+    }
+
+    /// Records settings of a queue; those before and those now.
+    ///
+    /// # Errors
+    /// As every call. Nothing is lost by a repetition.
+    pub async fn setup(
+        &self,
+        queue: &QueueName,
+        change: &SettingsChange,
+    ) -> Result<(Settings, Settings), StoreError> {
+        let pairs = change.values.iter().flat_map(|(setting, value)| {
+            [Bytes::from_static(setting.name.as_bytes()), value.map_or_else(Bytes::new, number)]
+        });
+        let terms = [change.mode.word(), change.origin.word()].map(str::as_bytes);
+        let more = terms.into_iter().map(Bytes::from_static).chain(pairs);
+        let mut answer = self.change(&SETUP, queue, more).await?;
+        Ok((Settings::parse(&answer.bytes()?), Settings::parse(&answer.bytes()?)))
     }
 
     /// Gives messages back.
@@ -170,10 +200,10 @@ impl Store {
             Bytes::from_static(mode.word().as_bytes()),
             delay_ms.map_or_else(Bytes::new, number),
             reason,
-            number(ATTEMPTS_MAX),
-            number(BACKOFF_MS_MIN),
-            number(BACKOFF_MS_MAX),
-            number(JITTER),
+            number(LIMIT.default),
+            number(BACKOFF_MIN.default),
+            number(BACKOFF_MAX.default),
+            number(JITTER.default),
         ];
         let chances = chances.as_chunks().0.iter();
         let chances = chances.map(|bytes| number(u16::from_le_bytes(*bytes) % 1_000));
@@ -183,7 +213,7 @@ impl Store {
         Ok(GivenBack { count: answer.count()?, died: answer.count()? })
     }
 
-    /// Leases messages for longer, from now on; how many.
+    /// Leases messages for longer, from now on; how many. `lease_ms`: `None` for that of the queue.
     ///
     /// # Errors
     /// As every call.
@@ -191,9 +221,9 @@ impl Store {
         &self,
         queue: &QueueName,
         receipts: &[Receipt],
-        lease_ms: u64,
+        lease_ms: Option<u64>,
     ) -> Result<u64, StoreError> {
-        let more = [number(lease_ms)].into_iter().chain(receipts.iter().flat_map(pair));
+        let more = [lease(lease_ms)].into_iter().chain(receipts.iter().flat_map(pair));
         self.change(&EXTEND, queue, more).await?.count()
     }
 
@@ -299,6 +329,11 @@ impl Store {
         }
         Ok(ready)
     }
+}
+
+/// A lease as scripts take it.
+fn lease(lease_ms: Option<u64>) -> Bytes {
+    lease_ms.map_or_else(|| number(format_args!("-{}", LEASE.default)), number)
 }
 
 /// A receipt as scripts take it.

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use bytes::Bytes;
 
 use crate::domain::queue::{Due, Message, MessageId, MessageRef, QueueName, Score};
+use crate::domain::setup::Settings;
 use crate::store::answer::Answer;
 use crate::store::cursor::{Cursor, Pages};
 use crate::store::delivery::moment_or_none;
@@ -55,6 +56,8 @@ pub struct QueueState {
     pub dead: i64,
     /// When the first of the leases ends, Unix ms.
     pub lease_ends_ms: Option<u64>,
+    /// What is set of it.
+    pub settings: Settings,
     /// Redis's time of this answer.
     pub now_us: u64,
 }
@@ -316,6 +319,7 @@ impl Store {
             waiting: answer.int()?,
             dead: answer.int()?,
             lease_ends_ms: answer.score_if_any()?.map(Score::moment),
+            settings: Settings::parse(&answer.bytes()?),
         })
     }
 

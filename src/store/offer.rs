@@ -167,6 +167,12 @@ fn failure(text: &[u8], link: &Link) -> StoreError {
     if let Some(owner) = text.strip_prefix(b"BADQUEUE ") {
         return StoreError::BadQueue { owner: owner.to_vec() };
     }
+    if let Some(full) = text.strip_prefix(b"FULL ") {
+        let text = String::from_utf8_lossy(full);
+        let mut numbers = text.split(' ').map(|number| number.parse().unwrap_or(0));
+        let mut next = || numbers.next().unwrap_or(0);
+        return StoreError::QueueFull { length: next(), max: next() };
+    }
     match text.strip_prefix(b"WRONGTYPE ") {
         Some(key) => StoreError::WrongType { key: Cut(key).to_string() },
         None => {

@@ -56,6 +56,9 @@ struct Kept {
     configured: Configured,
     /// The batch and the group in it that take more messages for it.
     group: Option<(u64, usize)>,
+    /// It was full: from then on each command has a group of its own, so that those which fit are
+    /// stored.
+    fills: bool,
 }
 
 impl Kept {
@@ -178,7 +181,7 @@ impl Offers {
         self.with_kept(queue, |kept| {
             let mut open = kept.node.batches.open.borrow_mut();
             let index = match kept.group {
-                Some((batch, index)) if batch == open.number => index,
+                Some((batch, index)) if batch == open.number && !kept.fills => index,
                 _ => open.new_group(kept.new_group(None)),
             };
             kept.group = Some((open.number, index));
@@ -225,6 +228,7 @@ impl Offers {
             keys,
             configured: self.configured.borrow().get(queue).copied().unwrap_or_default(),
             group: None,
+            fills: false,
         }))
     }
 
@@ -276,6 +280,9 @@ async fn send(offers: Rc<Offers>, node: Rc<Node>, lane: usize) {
         tokio::task::yield_now().await;
     }
     for (group, outcome) in groups.iter().zip(&outcomes) {
+        if let Outcome::Failed(StoreError::QueueFull { .. }) = outcome {
+            offers.with_kept(&group.keys.name, |kept| kept.fills = true);
+        }
         if let Outcome::Stored { now_ms, head } = outcome {
             let dues = || group.messages.iter().map(|message| message.due.ms(*now_ms));
             let head = head.then(|| dues().min());

@@ -137,6 +137,7 @@ scripts! {
     STATS = "stats" (All) each (Timeout Destination Record Quarantine);
     SETTLE = "settle" (Call Guard);
     NODE = "node" (Node);
+    SETUP = "setup" (Call Timeout Record Guard);
     PRUNE = "prune" (Timeout List Record Names Ids Registry Taken Guard);
     CONFIGURE = "configure" (Record Timeout List Guard);
     CONVERT_LISTED = "convert_listed" (Call Timeout List Record Guard);

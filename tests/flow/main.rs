@@ -37,6 +37,7 @@ mod restart;
 mod scheduler;
 mod search;
 mod settle;
+mod setup;
 mod share;
 mod stop;
 mod takers;

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 const MIB: u64 = 1 << 20;
 
 /// A call of each script that finds nothing to complain of.
-pub const CALLS: [&str; 39] = [
+pub const CALLS: [&str; 40] = [
     "offer q 5:m1(a) / q 5:m2(b) name=n",
     "transfer 9 1000",
     "heads timeout",
@@ -40,13 +40,14 @@ pub const CALLS: [&str; 39] = [
     "stats all timeout destination record quarantine",
     "settle 9",
     "node token 1000",
+    "setup '' setup",
     "prune",
     "configure '' '' 0",
     "convert_listed legacy 0 10 10 1000",
     "convert_pending legacy '' '' 0 '' 10 1000",
     "take 1 1000 1000 60000 16 #4",
     "ack #1 1",
-    "nack FAIL '' '' 16 5000 3600000 200 #1 1 0",
+    "nack FAIL '' '' 16 5000 3600000 20 #1 1 0",
     "extend 60000 #1 1",
     "taken leased 10 1000 1000 '' '' 0 ''",
     "dead 0 0 #3",

@@ -657,7 +657,7 @@ fn nack() {
 /// Doubled with each attempt up to the longest, and shorter by chance, by no more than the jitter.
 #[test]
 fn backoff() {
-    let (min, max, jitter) = (5_000_u64, 3_600_000, 200);
+    let (min, max, jitter) = (5_000_u64, 3_600_000, 20);
     for attempt in 1..=16_u32 {
         // What counts are attempts, whatever the deliveries.
         for (base, chance) in [(0, 0), (0, 999), (3, 500)] {
@@ -670,7 +670,7 @@ fn backoff() {
             assert_eq!(bench.redis("ZSCORE @retry #1").text(), from.to_string());
             let wait = (from - (bench.now_us + 999) / 1000) as u64;
             let longest = max.min(min << (attempt - 1));
-            let shortest = longest * (1000 - jitter) / 1000;
+            let shortest = longest * (100 - jitter) / 100;
             match chance {
                 0 => assert_eq!(wait, longest, "attempt {attempt}"),
                 999 => assert_eq!(wait, shortest, "attempt {attempt}"),

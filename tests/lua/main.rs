@@ -24,5 +24,6 @@ mod offer;
 mod quarantine;
 mod redisson;
 mod settle;
+mod setup;
 mod take_out;
 mod transfer;

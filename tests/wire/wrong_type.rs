@@ -18,7 +18,7 @@ const KEYS: [&str; 12] = [
     "delay_broker_tries:{@}",
 ];
 
-const COMMANDS: [(&str, &str); 29] = [
+const COMMANDS: [(&str, &str); 31] = [
     ("DQ.OFFER «q» 1h b\r\n", "xxxx........"),
     ("DQ.OFFER «q» 1h b NAME n\r\n", "xxxxxx......"),
     ("DQ.MOFFER «q» 1h b 1h c\r\n", "xxxx........"),
@@ -40,6 +40,8 @@ const COMMANDS: [(&str, &str); 29] = [
     ("DQ.QUARANTINE «q» RESTORE\r\n", ".xxx..x....."),
     ("DQ.QUARANTINE «q» DROP\r\n", "...x..x....."),
     ("DQ.INFO «q»\r\n", ".xxx........"),
+    ("DQ.SETUP «q»\r\n", ".xxx........"),
+    ("DQ.SETUP «q» limit 5\r\n", ".x.x........"),
     ("DQ.TAKE «q»\r\n", "xx.x...xxxxx"),
     ("DQ.ACK «q» ffffffffffffffff:1\r\n", ".x.x...xxxxx"),
     ("DQ.NACK «q» ffffffffffffffff:1\r\n", ".x.x...xxxxx"),

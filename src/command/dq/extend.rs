@@ -9,7 +9,7 @@
 use std::rc::Rc;
 
 use crate::broker::Broker;
-use crate::domain::lease::{LEASE_MS, Receipt};
+use crate::domain::lease::Receipt;
 use crate::domain::queue::QueueName;
 use crate::resp::Reply;
 
@@ -30,12 +30,13 @@ pub const SPEC: Spec = Spec {
 pub struct Extend {
     queue: QueueName,
     receipts: Vec<Receipt>,
-    lease_ms: u64,
+    /// `None`: that of the queue.
+    lease_ms: Option<u64>,
 }
 
 fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
     let (queue, receipts) = (args.queue()?, args.receipts(&["LEASE"])?);
-    let lease_ms = if args.takes("LEASE") { lease(args)? } else { LEASE_MS };
+    let lease_ms = args.takes("LEASE").then(|| lease(args)).transpose()?;
     Ok(Command::Extend(Extend { queue, receipts, lease_ms }))
 }
 
@@ -60,8 +61,8 @@ mod tests {
             Ok(Command::Extend(Extend { queue: queue("q"), receipts, lease_ms }))
         };
         check(&[
-            ("DQ.EXTEND q ffffffffffffffff:1", of(1, 30_000)),
-            ("DQ.EXTEND q ffffffffffffffff:1 ffffffffffffffff:1 lease 1m", of(2, 60_000)),
+            ("DQ.EXTEND q ffffffffffffffff:1", of(1, None)),
+            ("DQ.EXTEND q ffffffffffffffff:1 ffffffffffffffff:1 lease 1m", of(2, Some(60_000))),
             ("DQ.EXTEND q LEASE 1m", Err("BADID receipt 1: receipt 'LEASE' must be")),
             ("DQ.EXTEND q ffffffffffffffff:1 LEASE 0", Err("BADDELAY LEASE '0' must be at")),
             ("DQ.EXTEND q ffffffffffffffff:1 LEASE 1m x", Err("ERR syntax error: unexpected")),

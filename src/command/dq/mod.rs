@@ -23,6 +23,7 @@ pub mod range;
 pub mod remove;
 pub mod reschedule;
 pub mod resume;
+pub mod setup;
 pub mod size;
 pub mod take;
 pub mod taken;

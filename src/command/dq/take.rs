@@ -19,8 +19,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::broker::{Broker, TakeRequest, TakenMessages};
 use crate::domain::encoding;
-use crate::domain::lease::{LEASE_MS, LEASE_MS_MAX, LEASE_MS_MIN};
 use crate::domain::queue::QueueName;
+use crate::domain::setup::LEASE;
 use crate::resp::{Encoded, Reply};
 
 use crate::command::args::{ArgError, Args, bad_delay, is};
@@ -47,7 +47,8 @@ pub struct Take {
     count: usize,
     /// `None`: it does not wait; 0: for ever.
     block_ms: Option<u64>,
-    lease_ms: u64,
+    /// `None`: that of the queue.
+    lease_ms: Option<u64>,
     decode: bool,
 }
 
@@ -56,7 +57,7 @@ fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
         queues: vec![args.queue()?],
         count: 1,
         block_ms: None,
-        lease_ms: LEASE_MS,
+        lease_ms: None,
         decode: false,
     };
     let mut seen: Vec<&'static str> = Vec::new();
@@ -70,7 +71,7 @@ fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
                 take.count = usize::try_from(count).unwrap_or(1);
             }
             Some("BLOCK") => take.block_ms = Some(args.ms("BLOCK", args.rules.block_ms_max)?),
-            Some("LEASE") => take.lease_ms = lease(args)?,
+            Some("LEASE") => take.lease_ms = Some(lease(args)?),
             Some("DECODE") => take.decode = true,
             Some("ALSO") => {
                 take.queues.push(args.queue()?);
@@ -90,12 +91,8 @@ fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
 
 /// The value of `LEASE`.
 pub fn lease(args: &mut Args<'_, '_>) -> Result<u64, ArgError> {
-    let (raw, ms) = args.raw_ms("LEASE", LEASE_MS_MAX)?;
-    if ms < LEASE_MS_MIN {
-        let rule = format_args!("must be at least {LEASE_MS_MIN} ms");
-        return Err(bad_delay("LEASE", raw, rule));
-    }
-    Ok(ms)
+    let raw = args.value_of("LEASE")?;
+    LEASE.parse(raw).map_err(|rule| bad_delay("LEASE", raw, rule))
 }
 
 impl Take {
@@ -160,7 +157,7 @@ mod tests {
             queues: names.iter().map(|name| queue(name)).collect(),
             count: 1,
             block_ms: None,
-            lease_ms: 30_000,
+            lease_ms: None,
             decode: false,
         };
         let of = |take| Ok(Command::Take(take));
@@ -173,7 +170,7 @@ mod tests {
                 of(Take {
                     count: 1_000,
                     block_ms: Some(5_000),
-                    lease_ms: 120_000,
+                    lease_ms: Some(120_000),
                     decode: true,
                     ..take(&["q", "b", "count"])
                 }),

@@ -23,6 +23,7 @@ mod range;
 mod remove;
 mod reschedule;
 mod resume;
+mod setup;
 mod size;
 mod take;
 mod taken;

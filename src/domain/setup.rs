@@ -1,0 +1,267 @@
+//! The settings of a queue that are recorded in Redis, so that all brokers go by them.
+//!
+//! The record has them as ` <name>:<whole number>/<origin>`, each that is set (`lua/setup.lua`);
+//! what is not set has its default, which the broker passes to the scripts.
+
+use std::fmt::Write;
+use std::ops::RangeInclusive;
+
+use crate::domain::queue::Due;
+
+/// What a value of a setting counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Written as a duration, too.
+    Ms,
+    Percent,
+    Messages,
+}
+
+/// A setting of a queue.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Setting {
+    pub name: &'static str,
+    pub unit: Unit,
+    pub default: u64,
+    pub allowed: RangeInclusive<u64>,
+    /// What it does, for people.
+    pub about: &'static str,
+}
+
+/// The lease of a take that says no other.
+pub static LEASE: Setting = Setting {
+    name: "lease_ms",
+    unit: Unit::Ms,
+    default: 30_000,
+    allowed: 100..=86_400_000,
+    about: "The lease of a DQ.TAKE or DQ.EXTEND that says no other.",
+};
+
+pub static LIMIT: Setting = Setting {
+    name: "limit",
+    unit: Unit::Messages,
+    default: 16,
+    allowed: 0..=1_000_000,
+    about: "Deliveries that count; then a message is dead. 0: no limit.",
+};
+
+pub static BACKOFF_MIN: Setting = Setting {
+    name: "backoff_min_ms",
+    unit: Unit::Ms,
+    default: 5_000,
+    allowed: 0..=86_400_000,
+    about: "The wait after the first failed attempt; it doubles with each further one.",
+};
+
+pub static BACKOFF_MAX: Setting = Setting {
+    name: "backoff_max_ms",
+    unit: Unit::Ms,
+    default: 3_600_000,
+    allowed: 0..=604_800_000,
+    about: "The longest wait.",
+};
+
+/// So that failures of one moment spread.
+pub static JITTER: Setting = Setting {
+    name: "jitter",
+    unit: Unit::Percent,
+    default: 20,
+    allowed: 0..=100,
+    about: "Percent that a wait may be shorter by chance.",
+};
+
+static IN_FLIGHT_MAX: Setting = Setting {
+    name: "in_flight_max",
+    unit: Unit::Messages,
+    default: 0,
+    allowed: 0..=1_000_000_000,
+    about: "Messages that may be leased at a time. 0: no limit; 1: one after the other.",
+};
+
+static MAX_LENGTH: Setting = Setting {
+    name: "max_length",
+    unit: Unit::Messages,
+    default: 0,
+    allowed: 0..=1_000_000_000_000,
+    about: "Messages that may be pending and in the list together; offers beyond are refused with \
+            TOOMANY, and nothing old is dropped. 0: no limit.",
+};
+
+/// In the order in which they are shown.
+pub static SETTINGS: [&Setting; 7] =
+    [&LEASE, &LIMIT, &BACKOFF_MIN, &BACKOFF_MAX, &JITTER, &IN_FLIGHT_MAX, &MAX_LENGTH];
+
+impl Setting {
+    /// The one of this name, in any case.
+    pub fn named(name: &[u8]) -> Option<&'static Self> {
+        SETTINGS.into_iter().find(|known| name.eq_ignore_ascii_case(known.name.as_bytes()))
+    }
+
+    /// # Errors
+    /// The rule that the value breaks, as the end of a sentence.
+    pub fn parse(&self, raw: &[u8]) -> Result<u64, String> {
+        let (least, most) = (*self.allowed.start(), *self.allowed.end());
+        if self.unit == Unit::Ms {
+            return match Due::parse_delay(raw, most).map_err(|rule| rule.to_string())? {
+                Due::In(ms) | Due::At(ms) if ms >= least => Ok(ms),
+                _ => Err(format!("must be at least {least} ms")),
+            };
+        }
+        let text = std::str::from_utf8(raw).ok().filter(|text| !text.starts_with('+'));
+        let value = text.and_then(|text| text.parse().ok());
+        value.filter(|value| self.allowed.contains(value)).ok_or_else(|| {
+            let percent = if self.unit == Unit::Percent { " (percent)" } else { "" };
+            format!("must be a whole number from {least} to {most}{percent}")
+        })
+    }
+}
+
+/// Who set a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Nobody: it has its default.
+    Default,
+    /// A client, by DQ.SETUP.
+    Setup,
+    /// `[[queues]]` in a broker's file.
+    File,
+}
+
+impl Origin {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Setup => "setup",
+            Self::File => "file",
+        }
+    }
+}
+
+/// Which settings a change leaves as they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChangeMode {
+    /// Those that it does not name.
+    #[default]
+    Named,
+    /// Those that are set.
+    IfAbsent,
+    /// All, if any is set.
+    IfNone,
+    /// None: what it does not name has its default.
+    Reset,
+}
+
+impl ChangeMode {
+    /// As the script has it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Named => "",
+            Self::IfAbsent => "IFABSENT",
+            Self::IfNone => "IFNONE",
+            Self::Reset => "RESET",
+        }
+    }
+}
+
+/// A change of settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingsChange {
+    pub mode: ChangeMode,
+    pub origin: Origin,
+    /// `None`: it has its default.
+    pub values: Vec<(&'static Setting, Option<u64>)>,
+}
+
+/// The settings of a queue as its record has them. What was not written by us counts as not set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings(Vec<(&'static Setting, u64, Origin)>);
+
+impl Settings {
+    pub fn parse(field: &[u8]) -> Self {
+        let one = |pair: &str| {
+            let (name, rest) = pair.split_once(':')?;
+            let (value, origin) = rest.split_once('/')?;
+            let setting = Setting::named(name.as_bytes())?;
+            let origin = if origin == "file" { Origin::File } else { Origin::Setup };
+            Some((setting, value.parse().ok()?, origin))
+        };
+        let text = String::from_utf8_lossy(field);
+        Self(text.split(' ').filter_map(one).collect())
+    }
+
+    /// The value in effect, and where it comes from.
+    pub fn get(&self, setting: &'static Setting) -> (u64, Origin) {
+        let own = self.0.iter().find(|(known, ..)| *known == setting);
+        own.map_or((setting.default, Origin::Default), |(_, value, origin)| (*value, *origin))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What is other than in another one, for people: `limit 5 (was 3)`.
+    pub fn differing(&self, before: &Self) -> String {
+        let mut text = String::new();
+        for setting in SETTINGS {
+            let ((now, _), (was, _)) = (self.get(setting), before.get(setting));
+            if now != was {
+                let comma = if text.is_empty() { "" } else { ", " };
+                let _ = write!(text, "{comma}{} {now} (was {was})", setting.name);
+            }
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values() {
+        let rows: [(&str, &str, Result<u64, &str>); 14] = [
+            ("limit", "0", Ok(0)),
+            ("LIMIT", "5", Ok(5)),
+            ("limit", "-1", Err("must be a whole number from 0 to 1000000")),
+            ("limit", "1000001", Err("must be a whole number from 0 to 1000000")),
+            ("limit", "+1", Err("must be a whole number from 0 to 1000000")),
+            ("limit", "", Err("must be a whole number from 0 to 1000000")),
+            ("jitter", "100", Ok(100)),
+            ("jitter", "0.2", Err("must be a whole number from 0 to 100 (percent)")),
+            ("lease_ms", "100", Ok(100)),
+            ("lease_ms", "2m", Ok(120_000)),
+            ("lease_ms", "99", Err("must be at least 100 ms")),
+            ("lease_ms", "25h", Err("")),
+            ("backoff_max_ms", "7d", Ok(604_800_000)),
+            ("backoff_max_ms", "-1", Err("")),
+        ];
+        for (name, raw, wanted) in rows {
+            let setting = Setting::named(name.as_bytes()).unwrap();
+            let parsed = setting.parse(raw.as_bytes());
+            match wanted {
+                Ok(value) => assert_eq!(parsed, Ok(value), "{name} {raw}"),
+                Err(rule) => assert!(parsed.unwrap_err().starts_with(rule), "{name} {raw}"),
+            }
+        }
+        assert_eq!(Setting::named(b"lease"), None);
+        for setting in SETTINGS {
+            assert!(setting.allowed.contains(&setting.default), "{}", setting.name);
+        }
+    }
+
+    #[test]
+    fn records() {
+        let own = Settings::parse(b" limit:5/file newer:7/setup lease_ms:60000/setup");
+        assert_eq!(own.get(&LIMIT), (5, Origin::File));
+        assert_eq!(own.get(&LEASE), (60_000, Origin::Setup));
+        assert_eq!(own.get(&JITTER), (20, Origin::Default));
+        for nothing in
+            [&b""[..], b"limit", b" limit:x/file", b" limit:-1/file", b" limit:5", b"\xff"]
+        {
+            assert!(Settings::parse(nothing).is_empty(), "{nothing:?}");
+        }
+        let before = Settings::parse(b" limit:3/setup");
+        assert_eq!(own.differing(&before), "lease_ms 60000 (was 30000), limit 5 (was 3)");
+        assert_eq!(own.differing(&own), "");
+    }
+}

@@ -1,0 +1,71 @@
+//! Settings of queues: who goes by them, and where they come from.
+
+use crate::stage::{eventually, field_of, say};
+use crate::support::broker::Broker;
+use crate::support::redis::Redis;
+use crate::support::resp::{Client, Value};
+use crate::taking::{came, in_line, send, take, take_one};
+
+/// The value and the origin of one setting of `q`.
+fn setting(client: &mut Client, name: &str) -> (i64, String) {
+    let all = say(client, "DQ.SETUP q");
+    let has = |row: &&Value| field_of(row, "setting").unwrap().text() == name;
+    let row = all.elements().iter().find(has).unwrap();
+    (field_of(row, "value").unwrap().int(), field_of(row, "origin").unwrap().text())
+}
+
+/// Only so many are leased at a time; each that is settled lets the next one go, at any broker.
+#[test]
+fn in_flight() {
+    let redis = Redis::spawn(&[]);
+    let (a, b) = (Broker::spawn(&redis.url(0), &[]), Broker::spawn(&redis.url(0), &[]));
+    let (mut client, mut other) = (a.client(), b.client());
+    say(&mut client, "DQ.SETUP q in_flight_max 2");
+    redis.client(0).call(&["RPUSH", "q", "1", "2", "3", "4"]).unwrap();
+    let first = take(&mut client, "q COUNT 10");
+    assert_eq!(first.len(), 2);
+    assert!(take(&mut client, "q COUNT 10").is_empty());
+    // They wait until there is room: at the broker of the ack, and at another one.
+    for (waits, settles) in [(true, 0), (false, 1)] {
+        let mut taker = if waits { a.client() } else { b.client() };
+        send(&mut taker, "q BLOCK 60s");
+        in_line(if waits { &mut client } else { &mut other }, 1);
+        say(&mut client, &format!("DQ.ACK q {}", first[settles].receipt));
+        assert_eq!(came(&mut taker).len(), 1);
+    }
+    // A lease that runs out makes room as well.
+    let third = take(&mut client, "q");
+    assert!(third.is_empty());
+    say(&mut client, "DQ.SETUP q in_flight_max 0 lease_ms 100");
+    let last = take_one(&mut client, "q BLOCK 10s");
+    assert_eq!(last.attempt, 1);
+    assert_eq!(take_one(&mut client, "q BLOCK 10s").id, last.id);
+}
+
+/// The file of a broker is recorded when it starts, in place of what was set; what clients set
+/// afterwards stays, until Redis has lost everything.
+#[test]
+fn settings_of_the_file() {
+    let redis = Redis::spawn(&[]);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let text = "[[queues]]\nname = \"q\"\nlimit = 3\nlease_ms = \"2s\"\n";
+    std::fs::write(file.path(), text).unwrap();
+    let plain = Broker::spawn(&redis.url(0), &[]);
+    let mut client = plain.client();
+    say(&mut client, "DQ.SETUP q limit 9 jitter 1");
+    let broker = Broker::with_args(
+        &["--redis", &redis.url(0), "--config", file.path().to_str().unwrap()],
+        &[],
+    );
+    let of_file = (3, "file".to_owned());
+    eventually("the file's limit", || (setting(&mut client, "limit") == of_file).then_some(()));
+    assert_eq!(setting(&mut client, "lease_ms"), (2_000, "file".to_owned()));
+    assert_eq!(setting(&mut client, "jitter"), (1, "setup".to_owned()));
+    say(&mut client, "DQ.SETUP q limit 4");
+    assert_eq!(setting(&mut broker.client(), "limit"), (4, "setup".to_owned()));
+    redis.client(0).call(&["FLUSHALL"]).unwrap();
+    eventually("the file's limit again", || {
+        (setting(&mut client, "limit") == of_file).then_some(())
+    });
+    assert_eq!(setting(&mut client, "jitter"), (20, "default".to_owned()));
+}

@@ -1,0 +1,172 @@
+//! setup.lua, and the settings that it records, where other scripts go by them.
+
+use crate::bench::{Bench, check};
+
+#[test]
+fn setup() {
+    let rows: &[(&str, &str, &str, &str, &str)] = &[
+        ("nothing", "", "setup '' setup", "OK '' ''", ""),
+        (
+            "the first: the name is claimed, and brokers before it spare the record",
+            "",
+            "setup '' setup limit 5 jitter 0",
+            "OK '' _jitter:0/setup_limit:5/setup",
+            "record name=$q settings=\\x20jitter:0/setup\\x20limit:5/setup format=modern",
+        ),
+        (
+            "the same again",
+            "record name=$q settings=\\x20limit:5/setup",
+            "setup '' setup limit 5",
+            "OK _limit:5/setup _limit:5/setup",
+            "record name=$q settings=\\x20limit:5/setup",
+        ),
+        (
+            "one more, one other, one that a newer broker knows; a format stays",
+            "record name=$q format=legacy settings=\\x20limit:5/setup\\x20newer:7/file",
+            "setup '' file limit 6 lease_ms 100",
+            "OK _limit:5/setup_newer:7/file _lease_ms:100/file_limit:6/file_newer:7/file",
+            "record name=$q format=legacy \
+             settings=\\x20lease_ms:100/file\\x20limit:6/file\\x20newer:7/file",
+        ),
+        (
+            "only what is not set",
+            "record name=$q format=modern settings=\\x20limit:5/setup",
+            "setup IFABSENT file limit 6 jitter 1",
+            "OK _limit:5/setup _jitter:1/file_limit:5/setup",
+            "record name=$q format=modern settings=\\x20jitter:1/file\\x20limit:5/setup",
+        ),
+        (
+            "only where nothing is",
+            "record name=$q settings=\\x20limit:5/setup",
+            "setup IFNONE file limit 6 jitter 1",
+            "OK _limit:5/setup _limit:5/setup",
+            "record name=$q settings=\\x20limit:5/setup",
+        ),
+        (
+            "and there nothing is",
+            "record name=$q",
+            "setup IFNONE file limit 6",
+            "OK '' _limit:6/file",
+            "record name=$q format=modern settings=\\x20limit:6/file",
+        ),
+        (
+            "the last one is unset",
+            "record name=$q format=modern settings=\\x20limit:5/setup",
+            "setup '' setup limit ''",
+            "OK _limit:5/setup ''",
+            "record name=$q",
+        ),
+        (
+            "all but those that are named",
+            "record name=$q format=modern settings=\\x20jitter:1/file\\x20limit:5/setup",
+            "setup RESET setup limit 7",
+            "OK _jitter:1/file_limit:5/setup _limit:7/setup",
+            "record name=$q format=modern settings=\\x20limit:7/setup",
+        ),
+        (
+            "a field that others wrote",
+            "record name=$q settings=limit:x/file",
+            "setup '' setup limit 7",
+            "OK limit:x/file _limit:7/setup",
+            "record name=$q format=modern settings=\\x20limit:7/setup",
+        ),
+        (
+            "another name",
+            "record name={$q}",
+            "setup '' setup limit 7",
+            "BADQUEUE {$q}",
+            "record name={$q}",
+        ),
+    ];
+    check(rows);
+}
+
+/// It stays without messages, through a prune and a configuration.
+#[test]
+fn settings_stay() {
+    let record = "record name=$q format=modern settings=\\x20limit:7/setup";
+    check(&[
+        ("prune", &format!("registry $q; {record}"), "prune", "OK :1", record),
+        (
+            "the last ack",
+            &format!("leased #1=5; taken #1=a; {record}"),
+            "ack #1 1",
+            "OK :1",
+            record,
+        ),
+        ("modern", record, "configure modern '' 0", "OK DONE :0", record),
+    ]);
+}
+
+/// Takers and settlers go by them, whatever the broker passes.
+#[test]
+fn leases_go_by_them() {
+    let set = |settings: &str| format!("record name=$q settings=\\x20{settings}");
+    let row = |given: &str, settings: &str, call: &str, returns: &str, then: &str| {
+        let (given, then) =
+            (format!("{given}; {}", set(settings)), format!("{then}; {}", set(settings)));
+        check(&[(settings, &given, call, returns, &then)]);
+    };
+    let lease = "lease_ms:1000/setup";
+    row(
+        "destination a",
+        lease,
+        "take 1 1000 1000 -60000 16 #1",
+        "OK floor+1001 :floor+1001 :0 :0 #1 :1 :1 a",
+        "leased #1=floor+1001; taken #1=a",
+    );
+    row(
+        "destination a",
+        lease,
+        "take 1 1000 1000 60000 16 #1",
+        "OK floor+60001 :floor+60001 :0 :0 #1 :1 :1 a",
+        "leased #1=floor+60001; taken #1=a",
+    );
+    row(
+        "leased #1=5; taken #1=a",
+        lease,
+        "extend -60000 #1 1",
+        "OK :1 :ceil+1000",
+        "leased #1=ceil+1000; taken #1=a",
+    );
+    row(
+        "leased #1=5; taken #1=a",
+        "limit:1/file",
+        "nack FAIL '' '' 16 5000 9000 0 #1 1 0",
+        "OK :1 :1 ''",
+        "dead #1=ceil+0; taken #1=a; tries #1=1/0/",
+    );
+    row(
+        "leased #1=5; taken #1=a; tries #1=2/0/",
+        "backoff_max_ms:700/file\\x20backoff_min_ms:500/file\\x20jitter:50/file",
+        "nack FAIL '' '' 16 5000 9000 0 #1 2 999",
+        "OK :1 :0 ceil+350",
+        "retry #1=ceil+350; taken #1=a; tries #1=2/0/",
+    );
+    row(
+        "destination a b c; leased #9=9000000000000; taken #9=x",
+        "in_flight_max:2/file",
+        "take 5 1000 1000 60000 16 #1#2#3",
+        "OK floor+0 :floor+60001 :0 :0 #1 :1 :1 a",
+        "destination b c; leased #9=9000000000000 #1=floor+60001; taken #9=x #1=a",
+    );
+    row(
+        "destination b; retry #2=5; leased #9=9000000000000; taken #9=x #2=y",
+        "in_flight_max:1/file",
+        "take 5 1000 1000 60000 16 #1#2#3",
+        "OK 9000000000000 :floor+60001 :0 :0",
+        "destination b; retry #2=5; leased #9=9000000000000; taken #9=x #2=y",
+    );
+    row("leased #1=5; taken #1=a", "in_flight_max:1/file", "ack #1 1", "OK :1 :1", "");
+}
+
+/// A full queue refuses the whole of a group, and nothing else of the call.
+#[test]
+fn offers_to_a_full_queue() {
+    let record = "record name=$q settings=\\x20max_length:3/setup";
+    let given = format!("destination x; timeout m9(z)=9000000000000; list m9(z); {record}");
+    let mut bench = Bench::new(&given);
+    bench.returns("offer q 5:m1(a) 5:m2(b) / p 5:m3(c)", "OK :0 FULL_2_3 :1 :1");
+    bench.returns("offer q 5:m4(d)", "OK :0 :1");
+    bench.returns("offer q 5:m5(e)", "OK :0 FULL_3_3");
+}
