@@ -21,7 +21,7 @@ fn in_flight() {
     let (a, b) = (Broker::spawn(&redis.url(0), &[]), Broker::spawn(&redis.url(0), &[]));
     let (mut client, mut other) = (a.client(), b.client());
     say(&mut client, "DQ.SETUP q in_flight_max 2");
-    redis.client(0).call(&["RPUSH", "q", "1", "2", "3", "4"]).unwrap();
+    redis.client(0).call(&["RPUSH", "q", "1", "2", "3", "4", "5"]).unwrap();
     let first = take(&mut client, "q COUNT 10");
     assert_eq!(first.len(), 2);
     assert!(take(&mut client, "q COUNT 10").is_empty());
