@@ -177,7 +177,7 @@ func main() {
 				opened.Done()
 				opened.Wait()
 				for range 20 {
-					offer := client.B().Arbitrary("DQ.OFFER").Keys(queue + ":pool").Args("1h", "x")
+					offer := client.B().Arbitrary("DQ.OFFER").Keys(queue+":pool").Args("1h", "x")
 					must(client.Do(ctx, offer.Build()).ToString())
 				}
 				return nil
