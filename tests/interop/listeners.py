@@ -99,7 +99,7 @@ payloads[0], payloads[120] = "slow-0", "slow-120"
 offers = [word for payload in payloads for word in (0, payload)]
 dq("DQ.MOFFER", queue, *offers)
 with Run() as run:
-    run.until(lambda: ended.total() >= 80)
+    run.until(lambda: ended.total() >= 20)
     # The slow one is at work all the time, for longer than its lease, and others take meanwhile.
     assert "slow-0 1" in run.at_work, run.at_work
     run.terminate()
