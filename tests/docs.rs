@@ -810,6 +810,19 @@ fn lines_of_four_languages_are_tested() {
     }
 }
 
+/// The listener that is shown stands so in its tested program.
+#[test]
+fn the_listener_is_tested() {
+    let text = section("docs/listeners.md", "## The one for Python");
+    let program = file("tests/interop/python/listener.py");
+    let block = text.split("```python\n").nth(1).unwrap().split("```").next().unwrap();
+    let (imports, class) = block.split_once("\n\n\n").unwrap();
+    assert!(program.contains(class), "the program has another listener");
+    for line in imports.lines() {
+        assert!(program.contains(&format!("{line}\n")), "{line}");
+    }
+}
+
 /// `delay-broker help errors` and its like are pages of docs, for people who have no docs.
 #[test]
 fn the_program_brings_pages_along() {

@@ -192,6 +192,41 @@ int main(void) {
   freeReplyObject(taken);
   passed("large");
 
+  /* A message is handed out until it is acknowledged. */
+  reply = dq(broker, "DQ.MOFFER %s 0 one 0 %s 0 %b", queue, "", BINARY, BINARY_LEN);
+  check(reply->type == REDIS_REPLY_ARRAY && reply->elements == 3);
+  freeReplyObject(reply);
+  const char *payloads[] = {"one", "", BINARY};
+  const size_t lengths[] = {3, 0, BINARY_LEN};
+  char *receipts[3], *given = NULL;
+  for (int i = 0; i < 3; i++) {
+    redisReply *lent = redisCommand(broker, "DQ.TAKE %s BLOCK 5s", queue);
+    check(lent && lent->type == REDIS_REPLY_ARRAY && lent->elements == 1);
+    check(is(field(lent->element[0], "payload"), payloads[i], lengths[i]));
+    check(field(lent->element[0], "attempt")->integer == 1);
+    receipts[i] = strdup(field(lent->element[0], "receipt")->str);
+    if (i == 1) given = strdup(field(lent->element[0], "id")->str);
+    freeReplyObject(lent);
+  }
+  redisReply *acked = redisCommand(broker, "DQ.ACK %s %s", queue, receipts[0]);
+  check(number(acked) == 1);
+  check(number(dq(broker, "DQ.ACK %s %s", queue, receipts[0])) == 0);
+  reply = dq(broker, "DQ.EXTEND %s %s %s LEASE 2m", queue, receipts[1], receipts[2]);
+  check(number(reply) == 2);
+  reply = dq(broker, "DQ.NACK %s %s DELAY 0 REASON %s", queue, receipts[1], "not yet");
+  check(number(reply) == 1);
+  reply = dq(broker, "DQ.TAKE %s BLOCK 5s", queue);
+  check(reply->type == REDIS_REPLY_ARRAY && reply->elements == 1);
+  check(is_text(field(reply->element[0], "id"), given));
+  check(field(reply->element[0], "attempt")->integer == 2);
+  const char *again = field(reply->element[0], "receipt")->str;
+  check(number(dq(broker, "DQ.ACK %s %s %s", queue, again, receipts[2])) == 2);
+  freeReplyObject(reply);
+  nil(dq(broker, "DQ.TAKE %s", queue));
+  for (int i = 0; i < 3; i++) free(receipts[i]);
+  free(given);
+  passed("consume");
+
   /* hiredis has no pool: fifty connections, in turn. */
   redisContext *pool[50];
   for (int i = 0; i < 50; i++) pool[i] = connect_broker();

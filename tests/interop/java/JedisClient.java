@@ -30,7 +30,7 @@ import redis.clients.jedis.util.KeyValue;
 final class JedisClient {
   /** The commands of the broker: Jedis asks for their names as bytes. */
   enum Dq implements ProtocolCommand {
-    OFFER, MOFFER, CANCEL, RESCHEDULE, PEEK, GET, FIRE, SIZE, NONE;
+    OFFER, MOFFER, CANCEL, RESCHEDULE, PEEK, GET, FIRE, SIZE, TAKE, ACK, NACK, EXTEND, NONE;
 
     @Override
     public byte[] getRaw() {
@@ -158,6 +158,37 @@ final class JedisClient {
     backing.lrem(working, 1, work);
     Steps.is(backing.exists(working), false);
     Steps.passed("large");
+
+    // A message is handed out until it is acknowledged.
+    broker.executeCommand(dq(Dq.MOFFER, queue, "0", "one", "0", "", "0", Steps.BINARY));
+    List<Map<String, Object>> messages = new ArrayList<>();
+    while (messages.size() < 3) {
+      List<?> lent =
+          (List<?>) broker.executeCommand(dq(Dq.TAKE, queue, "COUNT", "3", "BLOCK", "5s"));
+      for (Object message : lent) messages.add(fields(message));
+    }
+    byte[][] payloads = {bytes("one"), {}, Steps.BINARY};
+    for (int i = 0; i < 3; i++) {
+      Steps.is(messages.get(i).get("payload"), payloads[i]);
+      Steps.is(messages.get(i).get("attempt"), 1L);
+    }
+    Map<String, Object> given = messages.get(1);
+    Object handled = messages.get(0).get("receipt"), two = given.get("receipt");
+    Object three = messages.get(2).get("receipt");
+    long acked = (long) broker.executeCommand(dq(Dq.ACK, queue, handled));
+    Steps.is(acked, 1L);
+    Steps.is(broker.executeCommand(dq(Dq.ACK, queue, handled)), 0L);
+    Steps.is(broker.executeCommand(dq(Dq.EXTEND, queue, two, three, "LEASE", "2m")), 2L);
+    CommandArguments nack = dq(Dq.NACK, queue, two, "DELAY", "0", "REASON", "not yet");
+    Steps.is(broker.executeCommand(nack), 1L);
+    List<?> again = (List<?>) broker.executeCommand(dq(Dq.TAKE, queue, "BLOCK", "5s"));
+    Map<String, Object> retry = fields(again.get(0));
+    Steps.is(retry.get("id"), given.get("id"));
+    Steps.is(retry.get("attempt"), 2L);
+    Steps.is(retry.get("payload"), new byte[0]);
+    Steps.is(broker.executeCommand(dq(Dq.ACK, queue, retry.get("receipt"), three)), 2L);
+    Steps.is(broker.executeCommand(dq(Dq.TAKE, queue)), null);
+    Steps.passed("consume");
 
     ConnectionPoolConfig fifty = new ConnectionPoolConfig();
     fifty.setMaxTotal(50);

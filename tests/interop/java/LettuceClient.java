@@ -25,6 +25,7 @@ import io.lettuce.core.support.AsyncConnectionPoolSupport;
 import io.lettuce.core.support.BoundedPoolConfig;
 import java.io.File;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -35,7 +36,7 @@ import java.util.concurrent.TimeUnit;
 final class LettuceClient {
   /** The commands of the broker: Lettuce asks for their names as bytes. */
   enum Dq implements ProtocolKeyword {
-    OFFER, MOFFER, CANCEL, RESCHEDULE, PEEK, GET, FIRE, SIZE, NONE;
+    OFFER, MOFFER, CANCEL, RESCHEDULE, PEEK, GET, FIRE, SIZE, TAKE, ACK, NACK, EXTEND, NONE;
 
     @Override
     public byte[] getBytes() {
@@ -138,6 +139,44 @@ final class LettuceClient {
     Steps.is(broker.dispatch(Dq.FIRE, integer(), args(queue, large)), 1L);
     Steps.is(backing.blpop(10, bytes(queue)).getValue(), Steps.LARGE);
     Steps.passed("large");
+
+    // A message is handed out until it is acknowledged. Takes that wait have a connection of their
+    // own, since all others would wait behind them.
+    RedisCommands<byte[], byte[]> taker = client.connect(ByteArrayCodec.INSTANCE).sync();
+    var dueNow = args(queue, "0", "one", "0", "", "0").addValue(Steps.BINARY);
+    broker.dispatch(Dq.MOFFER, nested(), dueNow);
+    List<Map<String, Object>> messages = new ArrayList<>();
+    while (messages.size() < 3) {
+      var take = args(queue, "COUNT", "3", "BLOCK", "5s");
+      List<Object> lent = taker.dispatch(Dq.TAKE, nested(), take);
+      for (Object message : lent) messages.add(fields(message));
+    }
+    byte[][] payloads = {bytes("one"), {}, Steps.BINARY};
+    for (int i = 0; i < 3; i++) {
+      Steps.is(messages.get(i).get("payload"), payloads[i]);
+      Steps.is(messages.get(i).get("attempt"), 1L);
+    }
+    Map<String, Object> given = messages.get(1);
+    String handled = text(messages.get(0).get("receipt")), two = text(given.get("receipt"));
+    String three = text(messages.get(2).get("receipt"));
+    long acked = broker.dispatch(Dq.ACK, integer(), args(queue, handled));
+    Steps.is(acked, 1L);
+    Steps.is(broker.dispatch(Dq.ACK, integer(), args(queue, handled)), 0L);
+    var longer = args(queue, two, three, "LEASE", "2m");
+    Steps.is(broker.dispatch(Dq.EXTEND, integer(), longer), 2L);
+    var nack = args(queue, two, "DELAY", "0", "REASON", "not yet");
+    Steps.is(broker.dispatch(Dq.NACK, integer(), nack), 1L);
+    List<Object> again = taker.dispatch(Dq.TAKE, nested(), args(queue, "BLOCK", "5s"));
+    Map<String, Object> retry = fields(again.get(0));
+    Steps.is(retry.get("id"), given.get("id"));
+    Steps.is(retry.get("attempt"), 2L);
+    Steps.is(retry.get("payload"), new byte[0]);
+    var both = args(queue, text(retry.get("receipt")), three);
+    Steps.is(broker.dispatch(Dq.ACK, integer(), both), 2L);
+    // Nil in place of an array.
+    List<Object> nothing = taker.dispatch(Dq.TAKE, nested(), args(queue));
+    Steps.is(nothing, Steps.RESP3 ? Collections.singletonList(null) : List.of());
+    Steps.passed("consume");
 
     var fifty = BoundedPoolConfig.builder().minIdle(50).maxIdle(50).maxTotal(50).build();
     var pool =

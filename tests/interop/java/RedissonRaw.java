@@ -124,6 +124,41 @@ final class RedissonRaw {
     Steps.is(taken.get(1), Steps.LARGE);
     Steps.passed("large");
 
+    // A message is handed out until it is acknowledged. Takes that wait have a connection of their
+    // own, since all others would wait behind them.
+    RedisConnection taker = client.connect();
+    Object[] dueNow = {queue, 0, "one", 0, "", 0, Steps.BINARY};
+    broker.sync(bytes, list("DQ.MOFFER"), dueNow);
+    List<Map<String, Object>> messages = new ArrayList<>();
+    while (messages.size() < 3) {
+      List<Object> lent = taker.sync(bytes, list("DQ.TAKE"), queue, "COUNT", 3, "BLOCK", "5s");
+      for (Object message : lent) messages.add(fields(message));
+    }
+    byte[][] payloads = {{'o', 'n', 'e'}, {}, Steps.BINARY};
+    for (int i = 0; i < 3; i++) {
+      Steps.is(messages.get(i).get("payload"), payloads[i]);
+      Steps.is(messages.get(i).get("attempt"), 1L);
+    }
+    Map<String, Object> given = messages.get(1);
+    Object handled = messages.get(0).get("receipt"), two = given.get("receipt");
+    Object three = messages.get(2).get("receipt");
+    long acked = broker.sync(bytes, integer("DQ.ACK"), queue, handled);
+    Steps.is(acked, 1L);
+    Steps.is(broker.sync(bytes, integer("DQ.ACK"), queue, handled), 0L);
+    Steps.is(broker.sync(bytes, integer("DQ.EXTEND"), queue, two, three, "LEASE", "2m"), 2L);
+    Object[] nack = {queue, two, "DELAY", 0, "REASON", "not yet"};
+    Steps.is(broker.sync(bytes, integer("DQ.NACK"), nack), 1L);
+    List<Object> back = taker.sync(bytes, list("DQ.TAKE"), queue, "BLOCK", "5s");
+    Map<String, Object> retry = fields(back.get(0));
+    Steps.is(retry.get("id"), given.get("id"));
+    Steps.is(retry.get("attempt"), 2L);
+    Steps.is(retry.get("payload"), new byte[0]);
+    Object[] both = {queue, retry.get("receipt"), three};
+    Steps.is(broker.sync(bytes, integer("DQ.ACK"), both), 2L);
+    // Nil in place of an array.
+    Steps.is(taker.sync(bytes, list("DQ.TAKE"), queue), Steps.RESP3 ? null : List.of());
+    Steps.passed("consume");
+
     // The pool of Redisson is not below this: fifty connections, in turn.
     List<RedisConnection> pool = new ArrayList<>();
     for (int i = 0; i < 50; i++) pool.add(client.connect());

@@ -106,6 +106,33 @@ assert.equal(await dq("DQ.FIRE", queue, large), 1);
 assert.ok((await backing.withTypeMapping(buffers).blPop(queue, 10)).element.equals(LARGE));
 passed("large");
 
+// A message is handed out until it is acknowledged. Takes that wait have a connection of their own.
+const taker = broker.duplicate().withTypeMapping(buffers);
+taker.on("error", () => {});
+await taker.connect();
+await dq("DQ.MOFFER", queue, "0", "one", "0", "", "0", BINARY);
+const messages = [];
+while (messages.length < 3) {
+  const taken = await taker.sendCommand(["DQ.TAKE", queue, "COUNT", "3", "BLOCK", "5s"]);
+  messages.push(...taken.map(fields));
+}
+const [first, second, third] = messages;
+assert.deepEqual(
+  messages.map(({ payload, attempt }) => [payload, attempt]),
+  [Buffer.from("one"), Buffer.from(""), BINARY].map((payload) => [payload, 1]),
+);
+const acked = await broker.sendCommand(["DQ.ACK", queue, first.receipt]);
+assert.equal(acked, 1);
+assert.equal(await dq("DQ.ACK", queue, first.receipt), 0);
+assert.equal(await dq("DQ.EXTEND", queue, second.receipt, third.receipt, "LEASE", "2m"), 2);
+assert.equal(await dq("DQ.NACK", queue, second.receipt, "DELAY", "0", "REASON", "not yet"), 1);
+const again = fields((await taker.sendCommand(["DQ.TAKE", queue, "BLOCK", "5s"]))[0]);
+assert.deepEqual([again.id, again.attempt, again.payload.length], [second.id, 2, 0]);
+assert.equal(await dq("DQ.ACK", queue, again.receipt, third.receipt), 2);
+assert.equal(await taker.sendCommand(["DQ.TAKE", queue]), null);
+await taker.close();
+passed("consume");
+
 const pool = createClientPool(options, { minimum: 50, maximum: 50 });
 pool.on("error", () => {});
 await pool.connect();

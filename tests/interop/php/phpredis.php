@@ -120,6 +120,28 @@ check($broker->rawCommand('DQ.FIRE', $queue, $large) === 1);
 check($backing->blPop($queue, 10)[1] === LARGE);
 passed('large');
 
+// A message is handed out until it is acknowledged.
+$broker->rawCommand('DQ.MOFFER', $queue, 0, 'one', 0, '', 0, BINARY);
+$messages = [];
+while (count($messages) < 3) {
+    $taken = $broker->rawCommand('DQ.TAKE', $queue, 'COUNT', 3, 'BLOCK', '5s');
+    $messages = [...$messages, ...array_map('fields', $taken)];
+}
+check(array_column($messages, 'payload') === ['one', '', BINARY]);
+check(array_column($messages, 'attempt') === [1, 1, 1]);
+[$one, $two, $three] = array_column($messages, 'receipt');
+$acked = $broker->rawCommand('DQ.ACK', $queue, $one);
+check($acked === 1);
+check($broker->rawCommand('DQ.ACK', $queue, $one) === 0);
+check($broker->rawCommand('DQ.EXTEND', $queue, $two, $three, 'LEASE', '2m') === 2);
+check($broker->rawCommand('DQ.NACK', $queue, $two, 'DELAY', 0, 'REASON', 'not yet') === 1);
+$again = fields($broker->rawCommand('DQ.TAKE', $queue, 'BLOCK', '5s')[0]);
+check($again['id'] === $messages[1]['id'] && $again['attempt'] === 2 && $again['payload'] === '');
+check($broker->rawCommand('DQ.ACK', $queue, $again['receipt'], $three) === 2);
+// Nil in place of an array is an empty one here.
+check($broker->rawCommand('DQ.TAKE', $queue) === []);
+passed('consume');
+
 // The pool of phpredis keeps connections for the next request: one process has one request, so
 // fifty connections, in turn.
 $pool = array_map(fn () => connect(), range(1, 50));

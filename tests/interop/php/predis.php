@@ -116,6 +116,27 @@ check($broker->executeRaw(['DQ.FIRE', $queue, $large]) === 1);
 check($backing->blpop($queue, 10)[1] === LARGE);
 passed('large');
 
+// A message is handed out until it is acknowledged.
+$broker->executeRaw(['DQ.MOFFER', $queue, 0, 'one', 0, '', 0, BINARY]);
+$messages = [];
+while (count($messages) < 3) {
+    $taken = $broker->executeRaw(['DQ.TAKE', $queue, 'COUNT', 3, 'BLOCK', '5s']);
+    $messages = [...$messages, ...array_map('fields', $taken)];
+}
+check(array_column($messages, 'payload') === ['one', '', BINARY]);
+check(array_column($messages, 'attempt') === [1, 1, 1]);
+[$one, $two, $three] = array_column($messages, 'receipt');
+$acked = $broker->executeRaw(['DQ.ACK', $queue, $one]);
+check($acked === 1);
+check($broker->executeRaw(['DQ.ACK', $queue, $one]) === 0);
+check($broker->executeRaw(['DQ.EXTEND', $queue, $two, $three, 'LEASE', '2m']) === 2);
+check($broker->executeRaw(['DQ.NACK', $queue, $two, 'DELAY', 0, 'REASON', 'not yet']) === 1);
+$again = fields($broker->executeRaw(['DQ.TAKE', $queue, 'BLOCK', '5s'])[0]);
+check($again['id'] === $messages[1]['id'] && $again['attempt'] === 2 && $again['payload'] === '');
+check($broker->executeRaw(['DQ.ACK', $queue, $again['receipt'], $three]) === 2);
+check($broker->executeRaw(['DQ.TAKE', $queue]) === null);
+passed('consume');
+
 // Predis has no pool: fifty connections, in turn.
 $pool = array_map(fn () => connect(), range(1, 50));
 for ($i = 0; $i < 1000; $i++) {

@@ -124,6 +124,26 @@ backing.lrem(queue + ":working", 1, payload)
 assert backing.exists(queue + ":working") == 0
 passed("large")
 
+# A message is handed out until it is acknowledged. redis-py waits for 5 seconds at most.
+dq("DQ.MOFFER", queue, 0, "one", 0, "", 0, BINARY)
+messages = []
+while len(messages) < 3:
+    taken = broker.execute_command("DQ.TAKE", queue, "COUNT", 3, "BLOCK", "4s")
+    messages += map(fields, taken)
+one, two, three = messages
+assert [m[b"payload"] for m in messages] == [b"one", b"", BINARY], messages
+assert [m[b"attempt"] for m in messages] == [1, 1, 1], messages
+acked = broker.execute_command("DQ.ACK", queue, one[b"receipt"])
+assert acked == 1
+assert dq("DQ.ACK", queue, one[b"receipt"]) == 0
+assert dq("DQ.EXTEND", queue, two[b"receipt"], three[b"receipt"], "LEASE", "2m") == 2
+assert dq("DQ.NACK", queue, two[b"receipt"], "DELAY", 0, "REASON", "not yet") == 1
+again = fields(dq("DQ.TAKE", queue, "BLOCK", "4s")[0])
+assert (again[b"id"], again[b"attempt"], again[b"payload"]) == (two[b"id"], 2, b""), again
+assert dq("DQ.ACK", queue, again[b"receipt"], three[b"receipt"]) == 2
+assert dq("DQ.TAKE", queue) is None
+passed("consume")
+
 pool = redis.BlockingConnectionPool.from_url(
     f"redis{'s' if os.environ['CA'] else ''}://localhost:{os.environ['BROKER_PORT']}",
     max_connections=50,

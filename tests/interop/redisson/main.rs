@@ -17,6 +17,7 @@ mod stage;
 mod behaviours;
 mod clocks;
 mod codecs;
+mod consumers;
 mod handover;
 #[allow(dead_code)] // The load tool has a part of its own.
 mod jvm;
@@ -50,7 +51,7 @@ const EACH: [(&str, Scenario); 7] = [
 ];
 
 /// Run once, with the newest and with others that the scenario names.
-const ONCE: [(&str, Scenario); 8] = [
+const ONCE: [(&str, Scenario); 10] = [
     ("upgrade with messages pending", upgrade::shared),
     ("members that the newest cannot read", upgrade::poison),
     ("pending members converted", upgrade::converted),
@@ -59,6 +60,8 @@ const ONCE: [(&str, Scenario); 8] = [
     ("1,000 queues of one client", many::queues),
     ("1,000 queues without a broker", many::alone),
     ("20,000 messages, 3 JVMs, 2 brokers", mixed::messages),
+    ("20,000 messages, take beside DQ.TAKE", consumers::both),
+    ("methods of Redisson while messages are leased", consumers::methods),
 ];
 
 struct Result {

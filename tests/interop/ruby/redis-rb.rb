@@ -92,6 +92,27 @@ is broker.call("DQ.FIRE", QUEUE, large), 1
 is backing.blpop(QUEUE, timeout: 10)[1].b == LARGE, true
 passed "large"
 
+# A message is handed out until it is acknowledged.
+broker.call("DQ.MOFFER", QUEUE, 0, "one", 0, "", 0, BINARY)
+messages = []
+while messages.size < 3
+  taken = broker.call("DQ.TAKE", QUEUE, "COUNT", 3, "BLOCK", "4s")
+  messages += taken.map { |message| Hash[*message] }
+end
+is messages.map { |m| m["payload"].b }, ["one".b, "".b, BINARY]
+is messages.map { |m| m["attempt"] }, [1, 1, 1]
+first, second, third = messages.map { |m| m["receipt"] }
+acked = broker.call("DQ.ACK", QUEUE, first)
+is acked, 1
+is broker.call("DQ.ACK", QUEUE, first), 0
+is broker.call("DQ.EXTEND", QUEUE, second, third, "LEASE", "2m"), 2
+is broker.call("DQ.NACK", QUEUE, second, "DELAY", 0, "REASON", "not yet"), 1
+again = Hash[*broker.call("DQ.TAKE", QUEUE, "BLOCK", "4s").first]
+is again.values_at("id", "attempt", "payload"), [messages[1]["id"], 2, ""]
+is broker.call("DQ.ACK", QUEUE, again["receipt"], third), 2
+is broker.call("DQ.TAKE", QUEUE), nil
+passed "consume"
+
 # The pool of Ruby is a package of its own: fifty connections, a thread each.
 threads = Array.new(50) do
   Thread.new do

@@ -88,6 +88,29 @@ is 1 "$(broker DQ.FIRE "$QUEUE" "$id")"
 is "$({ echo "$QUEUE"; large; echo; } | cksum)" "$(backing BLPOP "$QUEUE" 10 | cksum)"
 echo large
 
+# A message is handed out until it is acknowledged. In RESP3 redis-cli prints `name value`, in RESP2
+# a line for each; the receipt is plain to see in both.
+printf "$binary" | broker -x DQ.MOFFER "$QUEUE" 0 one 0 '' 0 >/dev/null
+take() { broker DQ.TAKE "$QUEUE" BLOCK 5s | tr '\0\n' '0 '; }
+receipt() { grep -oE '[0-9a-f]{16}:[0-9]+' | head -1; }
+taken=$(broker DQ.TAKE "$QUEUE" BLOCK 5s)
+is '*attempt?1*payload?one' "$taken"
+one=$(receipt <<<"$taken") taken=$(take)
+is '*attempt 1*payload *( )' "$taken"
+two=$(receipt <<<"$taken") taken=$(take)
+is "*attempt 1*payload $(printf "$binary" | tr '\0\n' '0 ') " "$taken"
+three=$(receipt <<<"$taken")
+acked=$(broker DQ.ACK "$QUEUE" "$one")
+is 1 "$acked"
+is 0 "$(broker DQ.ACK "$QUEUE" "$one")"
+is 2 "$(broker DQ.EXTEND "$QUEUE" "$two" "$three" LEASE 2m)"
+is 1 "$(broker DQ.NACK "$QUEUE" "$two" DELAY 0 REASON 'not yet')"
+taken=$(take)
+is "*id ${two%:*} attempt 2*payload *( )" "$taken"
+is 2 "$(broker DQ.ACK "$QUEUE" "$(receipt <<<"$taken")" "$three")"
+is '' "$(broker DQ.TAKE "$QUEUE")"
+echo consume
+
 # Commands from stdin, as somebody types them; the broker restarts between the first and the last.
 # (At the start it asks for COMMAND DOCS, which is where its hints and HELP come from.)
 said=$({

@@ -150,6 +150,33 @@ func main() {
 	is(must(backing.Exists(ctx, queue+":working").Result()), int64(0))
 	passed("large")
 
+	// A message is handed out until it is acknowledged.
+	must(broker.Do(ctx, "DQ.MOFFER", queue, 0, "one", 0, "", 0, binary).StringSlice())
+	var messages []map[any]any
+	for len(messages) < 3 {
+		taken, err := broker.Do(ctx, "DQ.TAKE", queue, "COUNT", 3, "BLOCK", "4s").Slice()
+		is(err, nil)
+		for _, message := range taken {
+			messages = append(messages, fields(message))
+		}
+	}
+	for i, payload := range []string{"one", "", binary} {
+		is([2]any{messages[i]["payload"], messages[i]["attempt"]}, [2]any{payload, int64(1)})
+	}
+	one, two, three := messages[0]["receipt"], messages[1]["receipt"], messages[2]["receipt"]
+	acked, err := broker.Do(ctx, "DQ.ACK", queue, one).Int()
+	is(err, nil)
+	is(acked, 1)
+	is(must(broker.Do(ctx, "DQ.ACK", queue, one).Int()), 0)
+	is(must(broker.Do(ctx, "DQ.EXTEND", queue, two, three, "LEASE", "2m").Int()), 2)
+	nack := []any{"DQ.NACK", queue, two, "DELAY", 0, "REASON", "not yet"}
+	is(must(broker.Do(ctx, nack...).Int()), 1)
+	again := fields(must(broker.Do(ctx, "DQ.TAKE", queue, "BLOCK", "4s").Slice())[0])
+	is([3]any{again["id"], again["attempt"], again["payload"]}, [3]any{messages[1]["id"], int64(2), ""})
+	is(must(broker.Do(ctx, "DQ.ACK", queue, again["receipt"], three).Int()), 2)
+	is(broker.Do(ctx, "DQ.TAKE", queue).Err() == redis.Nil, true)
+	passed("consume")
+
 	fifty := options()
 	fifty.PoolSize = 50
 	pool := redis.NewClient(fifty)

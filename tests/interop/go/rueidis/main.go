@@ -133,6 +133,38 @@ func main() {
 	is(must(backing.Do(ctx, take).AsStrSlice())[1] == large, true)
 	passed("large")
 
+	// A message is handed out until it is acknowledged. Blocking gives it a connection of its own.
+	must(dq("DQ.MOFFER", queue, "0", "one", "0", "", "0", binary).AsStrSlice())
+	var messages []map[string]rueidis.RedisMessage
+	for len(messages) < 3 {
+		lend := broker.B().Arbitrary("DQ.TAKE").Keys(queue).Args("COUNT", "3", "BLOCK", "5s").Blocking()
+		taken, err := broker.Do(ctx, lend).ToArray()
+		is(err, nil)
+		for _, message := range taken {
+			messages = append(messages, must(message.AsMap()))
+		}
+	}
+	for i, payload := range []string{"one", "", binary} {
+		is(text(messages[i], "payload"), payload)
+		is(number(messages[i], "attempt"), 1)
+	}
+	one, three := text(messages[0], "receipt"), text(messages[2], "receipt")
+	ack := broker.B().Arbitrary("DQ.ACK").Keys(queue).Args(one).Build()
+	acked, err := broker.Do(ctx, ack).ToInt64()
+	is(err, nil)
+	is(acked, 1)
+	is(must(dq("DQ.ACK", queue, one).ToInt64()), 0)
+	two := text(messages[1], "receipt")
+	is(must(dq("DQ.EXTEND", queue, two, three, "LEASE", "2m").ToInt64()), 2)
+	is(must(dq("DQ.NACK", queue, two, "DELAY", "0", "REASON", "not yet").ToInt64()), 1)
+	lend := broker.B().Arbitrary("DQ.TAKE").Keys(queue).Args("BLOCK", "5s").Blocking()
+	again := must(must(broker.Do(ctx, lend).ToArray())[0].AsMap())
+	is(text(again, "id", "payload"), text(messages[1], "id", "payload"))
+	is(number(again, "attempt"), 2)
+	is(must(dq("DQ.ACK", queue, text(again, "receipt"), three).ToInt64()), 2)
+	is(rueidis.IsRedisNil(dq("DQ.TAKE", queue).Error()), true)
+	passed("consume")
+
 	// By default all share one connection; a dedicated one comes from the pool.
 	fifty := options()
 	fifty.BlockingPoolSize = 50
@@ -145,7 +177,7 @@ func main() {
 				opened.Done()
 				opened.Wait()
 				for range 20 {
-					offer := client.B().Arbitrary("DQ.OFFER").Keys(queue + ":pool").Args("1h", "x")
+					offer := client.B().Arbitrary("DQ.OFFER").Keys(queue+":pool").Args("1h", "x")
 					must(client.Do(ctx, offer.Build()).ToString())
 				}
 				return nil
@@ -179,6 +211,11 @@ func text(message map[string]rueidis.RedisMessage, names ...string) string {
 		values[i] = must(field.ToString())
 	}
 	return strings.Join(values, " ")
+}
+
+func number(message map[string]rueidis.RedisMessage, name string) int64 {
+	field := message[name]
+	return must(field.ToInt64())
 }
 
 func passed(step string) { fmt.Println(step) }

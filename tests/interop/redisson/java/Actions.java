@@ -51,6 +51,17 @@ final class Actions {
         return List.of(list(key).take(), System.currentTimeMillis());
       case "TAKEALL": // TAKEALL queue ms: until nothing has come for so long
         return takeAll(list(key), Long.parseLong(words.get(0)));
+      case "TAKEUNTIL": // TAKEUNTIL queue payload: with take, until it gets this one
+        return takeUntil(list(key), words.get(0));
+      case "LISTPOLL": // LIST...: methods of the RBlockingQueue
+        return list(key).poll();
+      case "LISTREMOVE":
+        return list(key).remove(value(command.get(2)));
+      case "LISTREADALL":
+        return list(key).readAll();
+      case "LISTCLEAR":
+        list(key).clear();
+        return "OK";
       case "HOLDALL": // HOLDALL queue...: side by side, and waits for none
         holdAll(command);
         return "OK";
@@ -96,6 +107,13 @@ final class Actions {
         return queue.pollLastAndOfferFirstTo(words.get(0));
       case "CLEAR":
         queue.clear();
+        return "OK";
+      case "DELETE":
+        return queue.delete();
+      case "EXPIRE": // EXPIRE queue ms
+        return queue.expire(Long.parseLong(words.get(0)), TimeUnit.MILLISECONDS);
+      case "RENAME": // RENAME queue other
+        queue.rename(words.get(0));
         return "OK";
       case "DESTROY":
         held.remove(key).destroy();
@@ -172,6 +190,16 @@ final class Actions {
       all.add(payload);
       all.add(System.currentTimeMillis());
     }
+  }
+
+  private static List<Object> takeUntil(RBlockingQueue<Object> list, String last)
+      throws Exception {
+    var all = new ArrayList<Object>();
+    for (var payload = list.take(); !payload.equals(last); payload = list.take()) {
+      all.add(payload);
+      all.add(System.currentTimeMillis());
+    }
+    return all;
   }
 
   /** Each payload is `due who number`; due, Unix ms, is a moment before that of its score. */

@@ -178,6 +178,50 @@ async fn main() -> FredResult<()> {
     assert!(payload.as_bytes() == Some(&large));
     passed("large");
 
+    // A message is handed out until it is acknowledged. Takes that wait have a connection of their
+    // own, since all others would wait behind them.
+    let taker = builder.build()?;
+    taker.init().await?;
+    let due_now = [queue, "0", "one", "0", "", "0"];
+    let _: Vec<String> = dq(&broker, "DQ.MOFFER", &due_now, BINARY).await?;
+    let mut messages = Vec::new();
+    while messages.len() < 3 {
+        let waiting = vec![queue, "COUNT", "3", "BLOCK", "5s"];
+        let taken: Vec<Value> = taker.custom(command("DQ.TAKE"), waiting).await?;
+        let taken = taken.into_iter().map(Value::convert);
+        messages.extend(taken.collect::<FredResult<Vec<HashMap<String, Value>>>>()?);
+    }
+    for (message, payload) in messages.iter().zip([b"one", &b""[..], BINARY]) {
+        assert_eq!(message["payload"].as_bytes(), Some(payload));
+        assert_eq!(message["attempt"], Value::Integer(1));
+    }
+    let receipt = |i: usize| messages[i]["receipt"].as_string().unwrap();
+    let (one, two, three) = (receipt(0), receipt(1), receipt(2));
+    let acked: i64 = broker.custom(command("DQ.ACK"), vec![queue, &one]).await?;
+    assert_eq!(acked, 1);
+    let acked: i64 = broker.custom(command("DQ.ACK"), vec![queue, &one]).await?;
+    assert_eq!(acked, 0);
+    let both = vec![queue, &two, &three, "LEASE", "2m"];
+    let extended: i64 = broker.custom(command("DQ.EXTEND"), both).await?;
+    assert_eq!(extended, 2);
+    let failed = vec![queue, &two, "DELAY", "0", "REASON", "not yet"];
+    let given: i64 = broker.custom(command("DQ.NACK"), failed).await?;
+    assert_eq!(given, 1);
+    let waiting = vec![queue, "BLOCK", "5s"];
+    let again: Vec<Value> = taker.custom(command("DQ.TAKE"), waiting).await?;
+    let again: HashMap<String, Value> = again[0].clone().convert()?;
+    assert_eq!(again["id"], messages[1]["id"]);
+    assert_eq!(again["attempt"], Value::Integer(2));
+    assert_eq!(again["payload"].as_bytes(), Some(&b""[..]));
+    let again = again["receipt"].as_string().unwrap();
+    let rest = vec![queue, &again, &three];
+    let acked: i64 = broker.custom(command("DQ.ACK"), rest).await?;
+    assert_eq!(acked, 2);
+    let nothing: Value = taker.custom(command("DQ.TAKE"), vec![queue]).await?;
+    assert_eq!(nothing, Value::Null);
+    taker.quit().await?;
+    passed("consume");
+
     let pool = Builder::from_config(config()?).build_pool(50)?;
     pool.init().await?;
     let pooled = format!("{queue}:pool");

@@ -172,6 +172,50 @@ fn main() -> RedisResult<()> {
     assert!(payload == large);
     passed("large");
 
+    // A message is handed out until it is acknowledged.
+    let due_now = ["0", "one", "0", "", "0"];
+    let mut moffer = cmd("DQ.MOFFER");
+    moffer.arg(queue).arg(&due_now).arg(BINARY);
+    moffer.exec(&mut broker)?;
+    let mut messages = Vec::new();
+    while messages.len() < 3 {
+        let taken: Vec<HashMap<String, Value>> = cmd("DQ.TAKE")
+            .arg(queue)
+            .arg(&["COUNT", "3", "BLOCK", "5s"])
+            .query(&mut broker)?;
+        messages.extend(taken);
+    }
+    let bytes = |message: &HashMap<String, Value>, field: &str| {
+        redis::from_redis_value_ref::<Vec<u8>>(&message[field]).unwrap()
+    };
+    for (message, payload) in messages.iter().zip([b"one", &b""[..], BINARY]) {
+        assert_eq!(bytes(message, "payload"), payload);
+        assert_eq!(message["attempt"], Value::Int(1));
+    }
+    let [one, two, three] = [0, 1, 2].map(|i| bytes(&messages[i], "receipt"));
+    let acked: i64 = cmd("DQ.ACK").arg(queue).arg(&one).query(&mut broker)?;
+    assert_eq!(acked, 1);
+    assert_eq!(cmd("DQ.ACK").arg(queue).arg(&one).query(&mut broker), Ok(0));
+    let mut extend = cmd("DQ.EXTEND");
+    extend.arg(queue).arg(&two).arg(&three).arg("LEASE").arg("2m");
+    assert_eq!(extend.query(&mut broker), Ok(2));
+    let mut nack = cmd("DQ.NACK");
+    nack.arg(queue).arg(&two).arg("DELAY").arg(0);
+    nack.arg("REASON").arg("not yet");
+    assert_eq!(nack.query(&mut broker), Ok(1));
+    let mut take = cmd("DQ.TAKE");
+    take.arg(queue).arg("BLOCK").arg("5s");
+    let again: Vec<HashMap<String, Value>> = take.query(&mut broker)?;
+    assert_eq!(again[0]["id"], messages[1]["id"]);
+    assert_eq!(again[0]["attempt"], Value::Int(2));
+    assert_eq!(bytes(&again[0], "payload"), b"");
+    let mut ack = cmd("DQ.ACK");
+    ack.arg(queue).arg(bytes(&again[0], "receipt")).arg(&three);
+    assert_eq!(ack.query(&mut broker), Ok(2));
+    let nothing: Option<Vec<Value>> = cmd("DQ.TAKE").arg(queue).query(&mut broker)?;
+    assert_eq!(nothing, None);
+    passed("consume");
+
     let pool = r2d2::Pool::builder()
         .max_size(50)
         .build(client.clone())
