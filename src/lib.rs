@@ -44,7 +44,7 @@
 //! scheduler -> store, metrics, domain
 //! managed   -> audit, config, domain
 //! audit     -> store, domain
-//! store     -> config, metrics, domain
+//! store     -> resp, config, metrics, domain
 //! peers     -> resp
 //! resp      ->
 //! config    -> domain
