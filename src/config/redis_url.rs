@@ -227,6 +227,16 @@ mod tests {
         }
     }
 
+    #[test]
+    fn of_brokers() {
+        let port = |url: &str| RedisUrl::of_broker(url).map(|url| url.place);
+        let at = |port, tls| Ok(Place::Tcp { host: "h".to_owned(), port, tls });
+        assert_eq!(port("redis://h"), at(7379, false));
+        assert_eq!(port("rediss://h:1/0"), at(1, true));
+        assert!(port("redis://h/1").unwrap_err().contains("a broker has none"));
+        assert!(port("unix:///s").unwrap_err().contains("listens at ports"));
+    }
+
     /// Each row: a URL, and a part of what is wrong with it.
     #[test]
     fn mistakes() {

@@ -1,12 +1,16 @@
 //! Runs the command for one message: payload on stdin, facts in the environment, the last line of
 //! stderr as the reason.
 //!
-//! Stdout is that of the worker, so nothing of it passes through here. Of stderr no more than a
-//! line is kept. Each command leads a process group of its own, so that its children end with it.
+//! Stdin is a file in memory and not a pipe: the payload is whole even if the worker is killed
+//! while the command reads, and a command that does not read holds nobody up. Stdout is that of the
+//! worker, so nothing of it passes through here. Of stderr no more than a line is kept. Each
+//! command leads a process group of its own, so that its children end with it.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Seek, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::pin::pin;
@@ -14,9 +18,10 @@ use std::process::{ExitStatus, Stdio};
 use std::rc::Rc;
 use std::time::Duration;
 
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::process::{Child, ChildStderr, ChildStdin, Command};
+use tokio::io::AsyncReadExt;
+use tokio::process::{Child, ChildStderr, Command};
 use tokio::time::{sleep, timeout};
 use tracing::debug;
 
@@ -84,18 +89,18 @@ pub async fn handle(
         Some((program, arguments)) => (program.as_str(), arguments),
         None => ("", Default::default()),
     };
-    let mut child = match command(program, arguments, message).spawn() {
+    let started = stdin(&message.payload)
+        .and_then(|stdin| command(program, arguments, message).stdin(stdin).spawn());
+    let mut child = match started {
         Ok(child) => child,
         Err(error) => return outcome::of_spawn_error(&error, program),
     };
     let id = child.id().and_then(|id| i32::try_from(id).ok()).unwrap_or_default();
     let _entered = groups.enter(id);
-    let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
+    let stderr = child.stderr.take();
     let mut last = LastLine::default();
     let (status, cut) = {
-        let mut pipes = pin!(async {
-            tokio::join!(write(stdin, message), read(stderr, &mut last, message));
-        });
+        let mut reading = pin!(read(stderr, &mut last, message));
         let mut end = pin!(async {
             let cut = tokio::select! {
                 status = child.wait() => return (status, None),
@@ -105,9 +110,9 @@ pub async fn handle(
             (terminate(&mut child, id).await, Some(cut))
         });
         tokio::select! {
-            () = &mut pipes => end.await,
+            () = &mut reading => end.await,
             ended = &mut end => {
-                let _ = timeout(LAST_WITHIN, pipes).await;
+                let _ = timeout(LAST_WITHIN, reading).await;
                 ended
             }
         }
@@ -130,7 +135,6 @@ fn command(program: &str, arguments: &[String], message: &Message) -> Command {
         .env("DQ_RECEIPT", text(&message.receipt))
         .env("DQ_ATTEMPT", message.attempt.to_string())
         .env("DQ_QUEUE", text(&message.queue))
-        .stdin(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0)
         .kill_on_drop(true);
@@ -150,11 +154,12 @@ fn variable(header: &[u8]) -> String {
     format!("DQ_HEADER_{}", String::from_utf8_lossy(&name))
 }
 
-/// A command need not read its payload.
-async fn write(stdin: Option<ChildStdin>, message: &Message) {
-    if let Some(mut stdin) = stdin {
-        let _ = stdin.write_all(&message.payload).await;
-    }
+/// The payload, from its beginning.
+fn stdin(payload: &[u8]) -> io::Result<File> {
+    let mut file = File::from(memfd_create("payload", MemfdFlags::CLOEXEC)?);
+    file.write_all(payload)?;
+    file.rewind()?;
+    Ok(file)
 }
 
 async fn read(stderr: Option<ChildStderr>, last: &mut LastLine, message: &Message) {
@@ -172,7 +177,7 @@ async fn read(stderr: Option<ChildStderr>, last: &mut LastLine, message: &Messag
 }
 
 /// TERM to all of the group, and KILL to those that do not end.
-async fn terminate(child: &mut Child, id: i32) -> std::io::Result<ExitStatus> {
+async fn terminate(child: &mut Child, id: i32) -> io::Result<ExitStatus> {
     signal(id, Signal::TERM);
     let ended = timeout(TERM_WITHIN, child.wait()).await;
     signal(id, Signal::KILL);

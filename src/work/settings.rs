@@ -1,6 +1,7 @@
 //! Arguments and the TOML file -> what to do, checked. A table of the file has the words of the
 //! arguments, and the same checks hold for both.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -183,6 +184,12 @@ impl Settings {
             let place =
                 file.as_ref().map_or(String::new(), |_| format!("[[worker]] {}: ", place + 1));
             workers.push(table.check().map_err(|why| format!("{place}{why}"))?);
+        }
+        // Metrics and the log tell workers apart by their first queue.
+        let names = workers.iter().filter_map(|worker| worker.queues.first());
+        let mut seen = BTreeSet::new();
+        if let Some(name) = names.into_iter().find(|name| !seen.insert(*name)) {
+            return Err(format!("two workers take from {name:?} first; one can have more places"));
         }
         process.check(workers, password)
     }
@@ -460,6 +467,8 @@ mod tests {
             ("[[worker]]\nqueue = 'a'\ncommand = ['x']\nlease = '1ms'\n", "--lease \"1ms\""),
             ("[[worker]]\nqueue = \"a\\u0000b\"\ncommand = ['x']\n", "without NUL"),
             ("nonsense", "line 1"),
+            ("[[worker]]\nqueue = 'a'\ncommand = ['x']\n[[worker]]\nqueue = 'a'\ncommand = ['y']\n",
+             "two workers take from \"a\" first"),
         ];
         for (text, part) in rows {
             let error = filed(text).map(drop).unwrap_err();

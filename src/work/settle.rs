@@ -95,7 +95,7 @@ async fn exchange(
         let answer = match connection.reply(WITHIN).await {
             Ok(BytesFrame::Number { data, .. }) => Ok(data),
             Ok(_) => Err("the broker answers no number".to_owned()),
-            Err(Trouble::Refused(why)) if meaning(&why) == Meaning::Again => {
+            Err(Trouble::Refused(why)) if passing(&why) => {
                 trouble = Some(Trouble::Refused(why));
                 waiting.rotate_left(1);
                 continue;
@@ -109,4 +109,9 @@ async fn exchange(
         }
     }
     trouble.map_or(Ok(()), Err)
+}
+
+/// False of errors that concern one queue: other calls must not wait for them.
+fn passing(error: &str) -> bool {
+    meaning(error) == Meaning::Again && !error.starts_with("WRONGTYPE")
 }
