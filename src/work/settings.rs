@@ -47,7 +47,10 @@ pub struct Arguments {
     #[command(flatten)]
     process: Process,
     /// Several workers, one for each [[worker]] of this TOML file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["queue", "command", "post"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "queue", "also", "concurrency", "lease", "timeout", "decode", "post", "secret_file",
+        "header", "command",
+    ])]
     file: Option<PathBuf>,
 }
 
@@ -101,7 +104,7 @@ struct Process {
     /// PEM file of authorities to believe besides those of the system
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// PEM file with a certificate to show to the broker, with --key
+    /// PEM file with a certificate to show to brokers and hosts that ask for one, with --key
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
     /// PEM file with the private key of --cert
@@ -251,6 +254,9 @@ impl Process {
             Handler::Command(_) => false,
         };
         let encrypted = brokers.iter().any(|target| target.url.tls()) || workers.iter().any(https);
+        if self.cert.is_some() != self.key.is_some() {
+            return Err("--cert and --key are given together, or neither is".to_owned());
+        }
         let identity = self.cert.as_deref().zip(self.key.as_deref());
         let tls = encrypted.then(|| tls::client(self.ca.as_deref(), identity)).transpose()?;
         let grace = duration("--grace", self.grace.as_deref(), 30 * SECOND, Duration::ZERO)?;
@@ -467,6 +473,7 @@ mod tests {
             ("[[worker]]\nqueue = 'a'\ncommand = ['x']\nlease = '1ms'\n", "--lease \"1ms\""),
             ("[[worker]]\nqueue = \"a\\u0000b\"\ncommand = ['x']\n", "without NUL"),
             ("nonsense", "line 1"),
+            ("cert = 'x'\n[[worker]]\nqueue = 'a'\ncommand = ['x']\n", "--cert and --key"),
             ("[[worker]]\nqueue = 'a'\ncommand = ['x']\n[[worker]]\nqueue = 'a'\ncommand = ['y']\n",
              "two workers take from \"a\" first"),
         ];
@@ -475,7 +482,13 @@ mod tests {
             assert!(error.contains(part), "{text}: {error}");
             assert!(!error.contains("hunter2"), "{error}");
         }
+        // The one in the docs.
+        let docs = include_str!("../../docs/work.md");
+        let example = docs.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+        assert_eq!(toml::from_str::<Process>(example).unwrap().worker.len(), 2);
         let both = wrong(&["q", "--file", "x", "--", "y"]);
         assert!(both.contains("cannot be used with"), "{both}");
+        let ignored = wrong(&["--file", "x", "--concurrency", "3"]);
+        assert!(ignored.contains("cannot be used with"), "{ignored}");
     }
 }
