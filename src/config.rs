@@ -49,6 +49,10 @@ pub struct RedisTls {
 pub struct Secret(String);
 
 impl Secret {
+    pub fn new(text: String) -> Self {
+        Self(text)
+    }
+
     pub fn expose(&self) -> &str {
         &self.0
     }

@@ -89,6 +89,22 @@ pub fn start(
     listener: Option<TcpListener>,
     requests: mpsc::Sender<HttpRequest>,
 ) -> io::Result<HttpServer> {
+    serve_on(listener, true, requests)
+}
+
+/// Serves `listener` only, as a process does that is no broker.
+pub fn start_apart(
+    listener: TcpListener,
+    requests: mpsc::Sender<HttpRequest>,
+) -> io::Result<HttpServer> {
+    serve_on(Some(listener), false, requests)
+}
+
+fn serve_on(
+    listener: Option<TcpListener>,
+    found: bool,
+    requests: mpsc::Sender<HttpRequest>,
+) -> io::Result<HttpServer> {
     let address = listener.as_ref().map(TcpListener::local_addr).transpose()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (listener, local) = {
@@ -96,7 +112,8 @@ pub fn start(
         let not_found =
             |error: &_| info!("`delay-broker health --running` will not find this broker: {error}");
         let listener = listener.map(tokio::net::TcpListener::from_std).transpose()?;
-        (listener, health::listen().inspect_err(not_found).ok())
+        let local = found.then(|| health::listen().inspect_err(not_found).ok()).flatten();
+        (listener, local)
     };
     let (stop, stopped) = oneshot::channel();
     let thread = std::thread::Builder::new().name("http".to_owned()).spawn(move || {

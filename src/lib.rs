@@ -36,6 +36,7 @@
 //! Arrows are imports, and all of them point down:
 //!
 //! ```text
+//! work      -> daemon, http, resp, config, domain
 //! daemon    -> client, command, http, managed, broker, store, config, metrics
 //! http      ->
 //! client    -> command, broker, peers, resp, config, metrics
@@ -44,7 +45,7 @@
 //! scheduler -> store, metrics, domain
 //! managed   -> audit, config, domain
 //! audit     -> store, domain
-//! store     -> config, metrics, domain
+//! store     -> resp, config, metrics, domain
 //! peers     -> resp
 //! resp      ->
 //! config    -> domain
@@ -56,6 +57,8 @@
 
 // A test may stop at what it did not expect; its tables are as wide as they must be.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic, clippy::type_complexity))]
+
+pub mod work;
 
 pub mod daemon;
 

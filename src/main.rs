@@ -3,5 +3,9 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    delay_broker::daemon::cli::main()
+    let arguments: Vec<_> = std::env::args_os().collect();
+    match delay_broker::work::asked(&arguments) {
+        true => delay_broker::work::main(arguments),
+        false => delay_broker::daemon::cli::main(),
+    }
 }

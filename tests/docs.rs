@@ -21,6 +21,7 @@ use delay_broker::domain::setup::{BACKOFF_MAX, BACKOFF_MIN, LEASE, LIMIT, SETTIN
 use delay_broker::domain::snowflake::NODES;
 use delay_broker::metrics;
 use delay_broker::resp::RequestLimits;
+use delay_broker::work;
 use regex::Regex;
 
 use support::broker::Broker;
@@ -355,7 +356,7 @@ fn flags_exist() {
         String::from_utf8(program.unwrap().stdout).unwrap()
     };
     // Those of `serve` are flags of all tasks.
-    let help = help(&["--help"]) + &help(&["health", "--help"]);
+    let help = help(&["--help"]) + &help(&["health", "--help"]) + &help(&["work", "--help"]);
     let flag = Regex::new(r"^(--[a-z-]+)( |$)").unwrap();
     let docs = quoted(&docs());
     let shown: BTreeSet<String> = docs
@@ -395,7 +396,9 @@ fn what_was_run_with_redisson_is_run() {
 #[test]
 fn keys_and_metrics_exist() {
     let prefix = |key: &str| key.split(':').next().unwrap().to_owned();
-    let metrics: BTreeSet<&str> = metrics::TABLE.iter().map(|spec| spec.name).collect();
+    let metrics = metrics::TABLE.iter().map(|spec| spec.name);
+    let metrics: BTreeSet<&str> =
+        metrics.chain(work::METRICS.iter().map(|(name, ..)| *name)).collect();
     let shown: BTreeSet<String> = rows("docs/internals/data-in-redis.md", "# Data in Redis")
         .into_iter()
         .map(|cells| prefix(cells[0].trim_matches('`')))

@@ -215,14 +215,15 @@ fn file(path: &Path) -> Result<::config::Config, String> {
 }
 
 /// The variables that name a setting. Others with our prefix are errors, except for those that
-/// Kubernetes gives every container beside a service named `delay-broker`.
+/// Kubernetes gives every container beside a service named `delay-broker`, and the password of
+/// workers, which may share a file of variables with the broker.
 fn ours(all: Vec<(String, String)>, errors: &mut Vec<ConfigError>) -> Map<String, String> {
     let mut ours = Map::new();
     for (name, value) in all {
         let Some(key) = name.strip_prefix(PREFIX) else {
             continue;
         };
-        let service_link = ["PORT", "SERVICE_HOST", "SERVICE_PORT"];
+        let others = ["PORT", "SERVICE_HOST", "SERVICE_PORT", "WORK_PASSWORD"];
         if matches!(key.split_once("__"), Some((section, key)) if !section.is_empty()
             && key.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_'))
         {
@@ -233,7 +234,7 @@ fn ours(all: Vec<(String, String)>, errors: &mut Vec<ConfigError>) -> Map<String
             } else {
                 ours.insert(name, value);
             }
-        } else if !service_link.iter().any(|link| key.starts_with(link)) {
+        } else if !others.iter().any(|other| key.starts_with(other)) {
             let rule = format!("is not a setting; the form is {PREFIX}SECTION__KEY");
             errors.push(ConfigError::of(name, "the environment", rule));
         }

@@ -34,6 +34,25 @@ const NO_HOST: &str = "if that is a password, @ and the host are missing after i
 impl RedisUrl {
     /// The error says which part is wrong, and shows none that can hold the password.
     pub(super) fn parse(url: &str) -> Result<Self, String> {
+        Self::at_port(url, "6379")
+    }
+
+    /// The URL of a broker, which has another port, no databases and no socket in the file system.
+    ///
+    /// # Errors
+    /// The part that is wrong; nothing that can be a password is shown.
+    pub fn of_broker(url: &str) -> Result<Self, String> {
+        let url = Self::at_port(url, "7379")?;
+        match url.place {
+            Place::Tcp { .. } if url.database == 0 => Ok(url),
+            Place::Tcp { .. } => Err("has a database, and a broker has none".to_owned()),
+            Place::Unix { .. } => {
+                Err("must begin with redis:// or rediss://: a broker listens at ports".to_owned())
+            }
+        }
+    }
+
+    fn at_port(url: &str, port: &str) -> Result<Self, String> {
         let no_scheme = || format!("has no scheme: it must be {FORM}");
         let (scheme, rest) = url.split_once("://").ok_or_else(no_scheme)?;
         let (login, place_text) = match rest.rsplit_once('@') {
@@ -44,7 +63,7 @@ impl RedisUrl {
             return Err(HIDDEN_RULE.to_owned());
         }
         let (scheme, (place, database)) = match scheme {
-            "redis" | "rediss" => (scheme, tcp(place_text, scheme == "rediss")?),
+            "redis" | "rediss" => (scheme, tcp(place_text, port, scheme == "rediss")?),
             "redis+unix" | "unix" => ("redis+unix", unix(place_text)?),
             other => {
                 let letter = |letter: char| letter.is_ascii_alphabetic() || "+-.".contains(letter);
@@ -85,11 +104,11 @@ impl RedisUrl {
     }
 }
 
-fn tcp(text: &str, tls: bool) -> Result<(Place, u8), String> {
+fn tcp(text: &str, usual_port: &str, tls: bool) -> Result<(Place, u8), String> {
     let (address, path) = text.split_once('/').unwrap_or((text, ""));
     let (host, port) = match address.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, port),
-        _ => (address, "6379"),
+        _ => (address, usual_port),
     };
     // An IPv6 address stands in brackets, which are not part of it.
     let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
@@ -206,6 +225,16 @@ mod tests {
             assert_eq!((&parsed.place, parsed.database), (&place, database), "{url}");
             assert_eq!(parsed.to_string(), shown, "{url}");
         }
+    }
+
+    #[test]
+    fn of_brokers() {
+        let port = |url: &str| RedisUrl::of_broker(url).map(|url| url.place);
+        let at = |port, tls| Ok(Place::Tcp { host: "h".to_owned(), port, tls });
+        assert_eq!(port("redis://h"), at(7379, false));
+        assert_eq!(port("rediss://h:1/0"), at(1, true));
+        assert!(port("redis://h/1").unwrap_err().contains("a broker has none"));
+        assert!(port("unix:///s").unwrap_err().contains("listens at ports"));
     }
 
     /// Each row: a URL, and a part of what is wrong with it.

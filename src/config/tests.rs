@@ -234,7 +234,7 @@ fn rules() {
         ("log.level", "info,delay_broker::store::clock=debug", ""),
         ("log.level", "warning", ""),
         ("log.level", "", ""),
-        ("log.level", "loud", "\"loud\" is neither a level nor one of the modules daemon, http"),
+        ("log.level", "loud", "\"loud\" is neither a level nor one of the modules work, daemon"),
         ("scheduler.retry_max_ms", "49", "must not be less than scheduler.retry_min_ms"),
         ("queues", "orders", "in a file only"),
         ("server.lissten", "x", "is not a setting"),

@@ -86,6 +86,8 @@ enum Task {
         #[arg(long, value_name = "SECONDS", default_value_t = 0)]
         wait: u16,
     },
+    /// Runs a command for each message of a queue, or posts it to a URL: `help work`
+    Work,
     /// Shows this help, that of a subcommand, or a page: commands, errors, encodings, limits,
     /// redis, runbook
     Help { topic: Option<String> },
@@ -121,6 +123,8 @@ pub fn main() -> ExitCode {
             Ok(page) => Ok(print(page.trim_end())),
             Err(unknown) => return bad_usage(unknown),
         },
+        // `main` has it done elsewhere, unless flags stand before the word.
+        Task::Work => return bad_usage("flags of `work` stand behind that word"),
         Task::Serve => Config::load(layers.clone()).map(|config| serve::run(config, layers, hints)),
     };
     match done {

@@ -4,7 +4,7 @@
 //! message. Keeps: a thread that logs never waits for a reader of stderr ([`writer`]); lines that
 //! repeat are summed up ([`sums`]). Names of others are shown by [`crate::domain::queue::Cut`].
 
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::sync::{OnceLock, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -81,6 +81,14 @@ pub fn start(log: &Log) -> io::Result<(Level, Started)> {
         tracing::error!("{panic}\n{}", std::backtrace::Backtrace::capture());
     }));
     Ok((Level(level), Started))
+}
+
+/// Text on its way to stderr among the lines, as the progress on a terminal is. Does not wait.
+pub fn show(text: &str) {
+    if let Some(mut writer) = WRITER.get().cloned() {
+        // It takes the text or loses it.
+        let _ = writer.write(text.as_bytes());
+    }
 }
 
 /// Waits until all lines are written, a second at most. To be called before the process ends.

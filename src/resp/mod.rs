@@ -3,9 +3,11 @@
 //! Requests are arrays of bulk strings, or inline commands; nothing nested. [`request`] reads them
 //! within [`limits`] that hold before anything is waited for; [`reply`] has the types of replies
 //! and writes them.
+//! [`peer`] is the other side, for links to Redis and for workers.
 //! Does no IO, and knows no command.
 
 mod limits;
+pub mod peer;
 mod reply;
 mod request;
 

@@ -9,8 +9,17 @@ pub const WITHIN: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Asks again until the answer is right, and gives it.
-pub fn eventually<T: Debug>(mut ask: impl FnMut() -> T, right: impl Fn(&T) -> bool) -> T {
-    let deadline = Instant::now() + WITHIN;
+pub fn eventually<T: Debug>(ask: impl FnMut() -> T, right: impl Fn(&T) -> bool) -> T {
+    within(WITHIN, ask, right)
+}
+
+/// The same with another deadline.
+pub fn within<T: Debug>(
+    limit: Duration,
+    mut ask: impl FnMut() -> T,
+    right: impl Fn(&T) -> bool,
+) -> T {
+    let deadline = Instant::now() + limit;
     loop {
         // Taken before: an answer may be old when it comes.
         let over = Instant::now() >= deadline;

@@ -12,10 +12,9 @@ use tokio::net::{TcpStream, UnixStream, lookup_host};
 use tokio::time::timeout;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use super::pipe::encode;
-use super::reader::Reader;
 use super::why::words;
 use crate::config::Place;
+use crate::resp::peer::{Reader, encode};
 use crate::store::backend::Backend;
 
 /// Bytes of one reply: as `limits.reply_bytes_max` may be, and what stands around the payloads.
@@ -150,7 +149,7 @@ impl Connect<'_> {
         stream.flush().await.ok();
         for command in &commands {
             let reply = loop {
-                if let Some(reply) = reader.next()? {
+                if let Some(reply) = reader.reply()? {
                     break reply;
                 }
                 match stream.read_buf(reader.room()).await.map_err(|error| cause(&error))? {

@@ -12,7 +12,6 @@
 
 mod connect;
 mod pipe;
-mod reader;
 pub(super) mod tls;
 mod why;
 
@@ -28,6 +27,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
 
 use crate::metrics::Metrics;
+use crate::resp::peer::Reader;
 use crate::store::answer::Answer;
 use crate::store::backend::Backend;
 use crate::store::clock::{Clock, Sampled, monotonic_us};
@@ -264,7 +264,7 @@ impl Link {
         }
     }
 
-    async fn dial(&self) -> Result<(Box<dyn connect::Stream>, reader::Reader), String> {
+    async fn dial(&self) -> Result<(Box<dyn connect::Stream>, Reader), String> {
         let LinkContext { backend, connect_timeout, answered, .. } = &self.context;
         let name = &client_name(self.name);
         let (before, within) = (answered.get(), *connect_timeout);

@@ -11,14 +11,14 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
-use bytes::{Buf, BufMut, BytesMut};
+use bytes::{Buf, BytesMut};
 use redis_protocol::resp3::types::BytesFrame;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::oneshot;
 
 use super::LinkError;
 use super::connect::cause;
-use super::reader::Reader;
+use crate::resp::peer::{Reader, encode};
 
 /// Bytes of calls that wait to be written, beyond which no more are taken.
 const QUEUED_BYTES_MAX: usize = 256 << 20;
@@ -141,7 +141,7 @@ impl Pipe {
                 Poll::Ready(Ok(_)) => self.lives(),
                 Poll::Ready(Err(why)) => return Err(why),
             }
-            while let Some(frame) = reader.next()? {
+            while let Some(frame) = reader.reply()? {
                 let oldest = self.waiting.borrow_mut().pop_front();
                 let Some(oldest) = oldest else {
                     return Err(match frame {
@@ -199,22 +199,6 @@ fn ready_or_later(flushed: Poll<io::Result<()>>) -> io::Result<()> {
         Poll::Ready(flushed) => flushed,
         Poll::Pending => Ok(()),
     }
-}
-
-/// A command as RESP.
-pub(super) fn encode<'a>(out: &mut BytesMut, parts: impl ExactSizeIterator<Item = &'a [u8]>) {
-    head(out, b'*', parts.len());
-    for part in parts {
-        head(out, b'$', part.len());
-        out.put_slice(part);
-        out.put_slice(b"\r\n");
-    }
-}
-
-fn head(out: &mut BytesMut, kind: u8, number: usize) {
-    out.put_u8(kind);
-    out.put_slice(itoa::Buffer::new().format(number).as_bytes());
-    out.put_slice(b"\r\n");
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
-//! Replies out of a stream of bytes: a measure with bounds in front of redis-protocol's decoder.
+//! The other side of RESP2, that of a client: commands as bytes, and replies out of a stream of
+//! bytes: a measure with bounds in front of redis-protocol's decoder.
 //!
 //! The decoder has no bound of its own: it would wait for ever for a length that never comes,
 //! recurse as deep as a reply says, and begin anew with each read. So a reply is measured first,
 //! going on where the last read ended, and only one that is whole, small and flat enough is
 //! decoded. Memory grows with what came, not with what was announced.
 
-use bytes::BytesMut;
+use bytes::{BufMut, BytesMut};
 use redis_protocol::resp2::decode::decode_bytes;
 use redis_protocol::resp3::types::BytesFrame;
 
@@ -22,7 +23,24 @@ const DEPTH_MAX: usize = 8;
 /// Elements of one reply, those of inner arrays too.
 const ELEMENTS_MAX: usize = 1 << 20;
 
-pub(super) struct Reader {
+/// A command as RESP.
+pub fn encode<'a>(out: &mut BytesMut, parts: impl ExactSizeIterator<Item = &'a [u8]>) {
+    head(out, b'*', parts.len());
+    for part in parts {
+        head(out, b'$', part.len());
+        out.put_slice(part);
+        out.put_slice(b"\r\n");
+    }
+}
+
+fn head(out: &mut BytesMut, kind: u8, number: usize) {
+    out.put_u8(kind);
+    out.put_slice(itoa::Buffer::new().format(number).as_bytes());
+    out.put_slice(b"\r\n");
+}
+
+/// Replies of one connection.
+pub struct Reader {
     buffer: BytesMut,
     bytes_max: usize,
     /// Bytes of the first reply that are measured.
@@ -34,13 +52,13 @@ pub(super) struct Reader {
 
 impl Reader {
     /// `bytes_max`: of one reply.
-    pub(super) fn new(bytes_max: usize) -> Self {
+    pub fn new(bytes_max: usize) -> Self {
         let buffer = BytesMut::new();
         Self { buffer, bytes_max, measured: 0, lacking: Vec::new(), elements: 0 }
     }
 
     /// Where the next read goes, with room for it.
-    pub(super) fn room(&mut self) -> &mut BytesMut {
+    pub fn room(&mut self) -> &mut BytesMut {
         if self.buffer.capacity() - self.buffer.len() < READ_BYTES_LEAST {
             self.buffer.reserve(READ_BYTES);
         }
@@ -51,7 +69,7 @@ impl Reader {
     ///
     /// # Errors
     /// It is none, or goes beyond a bound: nothing that follows can be understood.
-    pub(super) fn next(&mut self) -> Result<Option<BytesFrame>, String> {
+    pub fn reply(&mut self) -> Result<Option<BytesFrame>, String> {
         if !self.measure()? {
             return Ok(None);
         }
@@ -172,7 +190,7 @@ mod tests {
             reader.room().extend_from_slice(some);
             left = rest;
             loop {
-                match reader.next() {
+                match reader.reply() {
                     Ok(Some(reply)) => replies.push(reply),
                     Ok(None) => break,
                     Err(why) => return (replies, Some(why)),
@@ -259,7 +277,7 @@ mod tests {
         // Only the reader's own bound tells: an array of empty ones is small in bytes.
         let mut reader = Reader::new(usize::MAX);
         reader.room().extend_from_slice(format!("*{}\r\n", ELEMENTS_MAX + 1).as_bytes());
-        assert!(reader.next().unwrap_err().contains("elements"));
+        assert!(reader.reply().unwrap_err().contains("elements"));
     }
 
     fn reply(random: &mut impl FnMut(usize) -> usize, depth: usize, out: &mut Vec<u8>) {
