@@ -450,7 +450,7 @@ fn used(code: &str, source: &str) -> (usize, bool) {
         if line.contains(&format!("= {source}")) && !line.contains(&format!("{source}[")) {
             (last, open) = (1, true);
         }
-        if line.contains(&format!("{source}[key]")) {
+        if line.contains(&format!("{source}[key]")) || line.contains(&format!("({source}, key,")) {
             (last, open) = (last + 1, true);
         }
     }
