@@ -65,7 +65,9 @@ fn store_error(error: &StoreError) -> String {
         }
         StoreError::BadCursor | StoreError::LostCursor => "ERR",
         StoreError::TooBig { .. } => "TOOBIG",
-        StoreError::TooManyQueues { .. } | StoreError::TooManyTakers { .. } => "TOOMANY",
+        StoreError::TooManyQueues { .. }
+        | StoreError::TooManyTakers { .. }
+        | StoreError::TooManyCrons { .. } => "TOOMANY",
         StoreError::Unavailable(_) => "UNAVAILABLE",
         StoreError::Uncertain(_) => "UNCERTAIN",
         StoreError::Internal(_) => "INTERNAL",
