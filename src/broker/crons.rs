@@ -5,6 +5,7 @@ use bytes::Bytes;
 use crate::broker::queue::Queue;
 use crate::broker::{Broker, cursor};
 use crate::domain::cron::{Moments, Spec, is_wrong};
+use crate::scheduler::host::Host;
 use crate::store::StoreError;
 use crate::store::crons::{CronRow, CronStep, CronStepped};
 use crate::store::keys::QueueKeys;
@@ -24,6 +25,25 @@ pub struct CronInfo {
     pub next_ms: Option<u64>,
     /// Of its payload.
     pub bytes: usize,
+}
+
+/// A place for a queue among those that are served, until this is dropped: its client may leave.
+struct Place<'a> {
+    host: &'a Host,
+    keys: &'a QueueKeys,
+}
+
+impl<'a> Place<'a> {
+    fn keep(host: &'a Host, keys: &'a QueueKeys) -> Result<Self, StoreError> {
+        host.change(|schedule, _| schedule.reserve(keys))?;
+        Ok(Self { host, keys })
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.host.change(|schedule, now| schedule.release(self.keys, now));
+    }
 }
 
 impl Broker {
@@ -51,24 +71,16 @@ impl Queue<'_> {
         payload: Bytes,
     ) -> Result<Option<u64>, StoreError> {
         let (broker, keys) = (self.broker, self.cron_keys());
-        broker.host.change(|schedule, _| schedule.reserve(&keys))?;
-        let set = async {
-            let before = self.cron(&keys, &name).await?;
-            let now_ms = self.cron_now_ms();
-            let last_ms = before.map_or(0, |row| row.last_ms);
-            let never = || StoreError::Unavailable("no moment follows Redis's clock".into());
-            let next_ms = moments.resumed(last_ms, now_ms).ok_or_else(never)?;
-            // A hint, given before: who stops in between leaves no schedule that nobody knows of.
-            let _ = broker.store.note_crons(std::slice::from_ref(&keys.name), true).await;
-            let last_ms = if is_wrong(last_ms, now_ms) { now_ms } else { last_ms.max(now_ms) };
-            let what = (spec.text(), payload);
-            broker.store.cron_set(self.name, &name, what, next_ms, last_ms).await
-        };
-        let set = set.await;
-        broker.host.change(|schedule, now| match &set {
-            Ok(_) => schedule.offered(&keys, 0, None, now),
-            Err(_) => schedule.release(&keys, now),
-        });
+        let _place = Place::keep(&broker.host, &keys)?;
+        let last_ms = self.cron(&keys, &name).await?.map_or(0, |row| row.last_ms);
+        let now_ms = self.cron_now_ms();
+        let never = || StoreError::Unavailable("no moment follows Redis's clock".into());
+        let next_ms = moments.resumed(last_ms, now_ms).ok_or_else(never)?;
+        let last_ms = if is_wrong(last_ms, now_ms) { now_ms } else { last_ms.max(now_ms) };
+        // A hint, given before: who stops in between leaves no schedule that nobody knows of.
+        let _ = broker.store.note_crons(std::slice::from_ref(&keys.name), true).await;
+        let what = (spec.text(), payload);
+        let set = broker.store.cron_set(self.name, &name, what, next_ms, last_ms).await;
         if set.is_ok() {
             broker.crons.changed(&keys);
         }

@@ -251,23 +251,26 @@ fn cron(text: &str, year: i16) -> Result<Cron, ExprError> {
         6 => {}
         count => return Err(ExprError::Fields(count)),
     }
-    for (place, (field, (name, rule))) in fields.iter().zip(FIELDS).enumerate() {
-        let mut alone = ["*"; 6];
-        if let Some(slot) = alone.get_mut(place) {
-            *slot = field;
-        }
-        // The library takes a part that is empty for no value, and `+` for a word of its own.
-        let is_plain = !field.contains('+') && field.split(',').all(|part| !part.is_empty());
-        if !is_plain || CronParser::new().parse(&alone.join(" ")).is_err() {
-            return Err(ExprError::Field { name, field: (*field).to_owned(), rule });
-        }
-    }
-    let unknown = |_| ExprError::Fields(fields.len());
-    let mut cron = CronParser::new().parse(&fields.join(" ")).map_err(unknown)?;
+    // The library takes a part that is empty for no value, and `+` for a word of its own.
+    let is_plain = |field: &str| !field.contains('+') && field.split(',').all(|one| one != "");
+    let is_read = |place: usize, field: &str| {
+        let alone = (0..FIELDS.len()).map(|other| if other == place { field } else { "*" });
+        CronParser::new().parse(&alone.collect::<Vec<_>>().join(" ")).is_ok()
+    };
+    let all_plain = fields.iter().all(|field| is_plain(field));
+    let Some(mut cron) = CronParser::new().parse(&fields.join(" ")).ok().filter(|_| all_plain)
+    else {
+        let mut each = fields.iter().zip(FIELDS).enumerate();
+        let wrong = each.find(|(place, (field, _))| !is_plain(field) || !is_read(*place, field));
+        return Err(wrong.map_or(ExprError::Fields(fields.len()), |(_, (field, (name, rule)))| {
+            ExprError::Field { name, field: (*field).to_owned(), rule }
+        }));
+    };
     // So that the search for what never comes ends.
     let mut years = CronComponent::new(1, croner::YEAR_UPPER_LIMIT as u16, 0, 0);
     let first = year.clamp(1, 4_900);
-    years.parse(&format!("{first}-{}", first + YEARS_MAX)).map_err(unknown)?;
+    let range = format!("{first}-{}", first + YEARS_MAX);
+    years.parse(&range).map_err(|_| ExprError::Never)?;
     cron.pattern.years = years;
     Ok(cron)
 }

@@ -354,3 +354,42 @@ fn databases_are_apart() {
     assert_eq!(found.elements()[1].elements().len(), 0);
     assert_eq!(info(&mut client, "q", "crons"), Value::Int(1));
 }
+
+/// A set that others spoiled names no queues; the SCAN finds them all the same.
+#[test]
+fn a_spoiled_registry() {
+    let mut stage = Stage::new(&[]);
+    let mut client = stage.broker.client();
+    set(&mut client, "n", "every 1d", "");
+    stage.broker.signal("KILL");
+    stage.broker.wait(SOON);
+    for key in ["delay_broker_queues", "delay_broker_cron_queues"] {
+        call(&mut stage.redis, &["DEL", key]);
+        call(&mut stage.redis, &["SET", key, "spoiled"]);
+    }
+    call(&mut stage.redis, &["ZADD", "delay_broker_crons:{q}", "XX", "5", "n"]);
+    stage.broker = Broker::spawn(&stage.url, &[]);
+    delivered(&mut stage.redis, "q", 1);
+}
+
+/// Whoever leaves while its schedule is being set leaves no place behind that keeps the queue.
+#[test]
+fn a_client_that_leaves() {
+    let mut stage = Stage::new(&[("limits.queues_max", "1")]);
+    for _ in 0..50 {
+        let mut client = stage.broker.client();
+        client.send(&["DQ.CRON", "gone", "SET", "n", "every 1d", "p"]).unwrap();
+    }
+    let mut client = stage.broker.client();
+    let set_last = |client: &mut Client| say(client, "DQ.CRON gone DEL n");
+    wait::eventually(|| set_last(&mut client), |reply| *reply == Value::Int(0));
+    // The only place is free again.
+    eventually("a place", || {
+        set_last(&mut client);
+        let reply = call(&mut client, &["DQ.CRON", "q", "SET", "n", "* * * * * *", "p"]);
+        matches!(reply, Value::Int(_)).then_some(())
+    });
+    let full = call(&mut client, &["DQ.CRON", "more", "SET", "n", "@daily", "p"]);
+    refused(&full, "-TOOMANY the limit of 1 queues");
+    delivered(&mut stage.redis, "q", 1);
+}
