@@ -252,7 +252,8 @@ fn cron(text: &str, year: i16) -> Result<Cron, ExprError> {
         count => return Err(ExprError::Fields(count)),
     }
     // The library takes a part that is empty for no value, and `+` for a word of its own.
-    let is_plain = |field: &str| !field.contains('+') && field.split(',').all(|one| one != "");
+    let is_plain =
+        |field: &str| !field.contains('+') && field.split(',').all(|one| !one.is_empty());
     let is_read = |place: usize, field: &str| {
         let alone = (0..FIELDS.len()).map(|other| if other == place { field } else { "*" });
         CronParser::new().parse(&alone.collect::<Vec<_>>().join(" ")).is_ok()

@@ -467,3 +467,53 @@ fn parts(steps: Vec<CronStep>) -> Vec<Vec<CronStep>> {
     parts.retain(|part: &Vec<CronStep>| !part.is_empty());
     parts
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::queue::Score;
+
+    #[test]
+    fn the_agenda() {
+        let (a, b) = (Bytes::from_static(b"{a}"), Bytes::from_static(b"{b}"));
+        let mut agenda = Agenda::default();
+        assert_eq!((agenda.next(), agenda.due(99)), (None, Vec::new()));
+        assert!(agenda.set(&a, &Bytes::from_static(b"a"), Some(5)));
+        assert!(agenda.set(&b, &Bytes::from_static(b"b"), None));
+        assert_eq!((agenda.next(), agenda.due(4).len(), agenda.due(5).len()), (Some(5), 0, 1));
+        // Another moment, and another name.
+        assert!(!agenda.set(&a, &a, Some(7)));
+        assert!(!agenda.set(&b, &Bytes::from_static(b"b"), Some(6)));
+        assert_eq!(agenda.due(7), [(b.clone(), Bytes::from_static(b"b")), (a.clone(), a.clone())]);
+        agenda.set(&b, &Bytes::from_static(b"b"), None);
+        agenda.remove(&a);
+        agenda.remove(&a);
+        assert_eq!((agenda.next(), agenda.queues.len()), (None, 1));
+    }
+
+    /// Each row: the bytes of payloads and how many occurrences they have; how many steps go into
+    /// each call.
+    #[test]
+    fn calls_are_bounded() {
+        let step = |&(bytes, count): &(usize, u64)| {
+            let due = Score::MIN;
+            let row = CronRow { name: Bytes::new(), due, spec: Bytes::new(), last_ms: 0, bytes };
+            CronStep { occurrences: (0..count).collect(), ..CronStep::of(row) }
+        };
+        let (mib, all) = (BYTES_MAX, ROWS_MAX as u64);
+        let rows: &[(&[(usize, u64)], &[usize])] = &[
+            (&[], &[]),
+            (&[(1, 1), (1, 1)], &[2]),
+            (&[(mib / 2, 1), (mib / 2, 1), (1, 1)], &[2, 1]),
+            (&[(16 * mib, 1), (16 * mib, 1)], &[1, 1]),
+            (&[(16 * mib, 0), (1, 1)], &[2]),
+            (&[(1, all), (1, 0), (1, 1)], &[2, 1]),
+            (&[(1, all + 11), (0, 1)], &[1, 1]),
+        ];
+        for (steps, wanted) in rows {
+            let parts = parts(steps.iter().map(step).collect());
+            let sizes: Vec<usize> = parts.iter().map(Vec::len).collect();
+            assert_eq!(sizes, *wanted, "{steps:?}");
+        }
+    }
+}
