@@ -11,12 +11,13 @@
 -- KEYS[9]   zset  leased       id -> until, ms
 -- KEYS[10]  zset  retry        id -> when it can be taken again, ms
 -- KEYS[11]  zset  dead         id -> died, ms
--- KEYS[12]  none  guard        the channel's name, never a key: see _begin.lua
+-- KEYS[12]  zset  crons        name of a schedule -> next occurrence, ms; inf while it is paused
+-- KEYS[13]  none  guard        the channel's name, never a key: see _begin.lua
 -- ARGV[1]  text  queue
 -- ARGV[2]  int   known        when the head is due as far as is known, ms; or ''
 -- RETURN   { now_us, 'OK', pending, ready, next_due, listed, quarantined, paused_until, format,
 --          ttl_ms, named, layout, paused_all, trouble, leased, waiting, dead, oldest_lease,
---          settings },
+--          crons, next_cron, settings },
 --          { now_us, 'WRONGTYPE', key }, { now_us, 'BADQUEUE', true name }
 --          ready: -1 if the destination is no list. next_due: score of the head, '' if none.
 --          paused_until: ms, -1 until resumed, '' if not paused; of the queue or of all,
@@ -24,12 +25,14 @@
 --          ttl_ms: the least of timeout and list, -1 if neither expires. layout: 'redisson', or
 --          'zset' where no order list is kept. named, quarantined: -1 where the key holds another
 --          type; and so leased, waiting, dead. A lease that ran out counts as waiting.
---          oldest_lease: the end of the one that ends first, ms, or ''. trouble: what cannot be
+--          oldest_lease: the end of the one that ends first, ms, or ''. crons: how many schedules
+--          there are, -1 as above; next_cron: the least next occurrence, '' if there is none, inf
+--          if all are paused. trouble: what cannot be
 --          used of the keys, and is done without; or ''
 -- COST     O(log pending), whatever the size of the members
 
 local destination, timeout, list, record, names, quarantine, all, ids = unpack(KEYS)
-local leased, retry, dead = KEYS[9], KEYS[10], KEYS[11]
+local leased, retry, dead, crons = KEYS[9], KEYS[10], KEYS[11], KEYS[12]
 local known = tonumber(ARGV[2])
 
 local kinds = { timeout, 'zset', list, 'list' }
@@ -46,6 +49,8 @@ end
 local named, quarantined = size('HLEN', names), size('ZCARD', quarantine)
 size('HLEN', ids)
 local held, waiting, died = size('ZCARD', leased), size('ZCARD', retry), size('ZCARD', dead)
+local schedules = size('ZCARD', crons)
+local next_cron = schedules > 0 and Cron.head(crons) or ''
 local oldest = ''
 if held > 0 then
   local over = redis.call('ZCOUNT', leased, '-inf', math.floor(now_us / 1000))
@@ -82,5 +87,6 @@ return {
   all_until == '' and 0 or 1,
   table.concat(trouble, '; '),
   held, waiting, died, oldest,
+  schedules, next_cron,
   queue.settings or '',
 }

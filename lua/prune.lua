@@ -9,13 +9,14 @@
 -- KEYS[5]  hash  ids        hex of the id -> name
 -- KEYS[6]  set   registry   queues the brokers know
 -- KEYS[7]  hash  taken      payloads that consumers have taken: their queue's record stays
--- KEYS[8]  none  guard      the channel's name, never a key: see _begin.lua
+-- KEYS[8]  zset  crons      schedules: their queue stays
+-- KEYS[9]  none  guard      the channel's name, never a key: see _begin.lua
 -- ARGV[1]  text  queue
--- RETURN   { now_us, 'OK', pruned 0 | 1 },
+-- RETURN   { now_us, 'OK', pruned 0 | 1 }: 0 where messages are pending, or schedules are set,
 --          { now_us, 'WRONGTYPE', key }, { now_us, 'BADQUEUE', true name }
 -- COST     O(1)
 
-local timeout, list, record, names, ids, registry, taken = unpack(KEYS)
+local timeout, list, record, names, ids, registry, taken, crons = unpack(KEYS)
 local name = ARGV[1]
 
 local now_us, queue, refused = Begin.read(record, name, {
@@ -27,6 +28,7 @@ if redis.call('EXISTS', timeout) == 1 then return { now_us, 'OK', 0 } end
 -- Other programs take messages without knowing names, and some leave what is listed. Whatever type
 -- the keys of the names have: without messages they mean nothing.
 redis.call('UNLINK', list, names, ids)
+if redis.call('EXISTS', crons) == 1 then return { now_us, 'OK', 0 } end
 redis.call('SREM', registry, name)
 if redis.call('EXISTS', taken) == 0 then Record.prune(queue, name, now_us) end
 return { now_us, 'OK', 1 }

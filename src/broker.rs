@@ -19,6 +19,7 @@ use crate::peers::fairness::Turns;
 use crate::peers::guesses::Guesses;
 use crate::peers::memory::Memory;
 use crate::peers::registry::Clients;
+use crate::scheduler::crons::Crons;
 use crate::scheduler::host::Host;
 pub use crate::scheduler::takers::Unsent;
 use crate::store::Store;
@@ -34,6 +35,7 @@ mod activity;
 mod audited;
 mod configure;
 mod consume;
+mod crons;
 mod cursor;
 mod node;
 mod overview;
@@ -47,6 +49,7 @@ use activity::Activity;
 pub use activity::Effect;
 use audited::Audited;
 pub use consume::{Dead, TakeRequest, TakenMessages};
+pub use crons::CronInfo;
 pub use overview::{Section, ServerInfo};
 use pause_all::PausedAll;
 pub use queue::{Queue, QueueInfo};
@@ -81,6 +84,7 @@ pub struct Broker {
     store: Rc<Store>,
     offers: Rc<Offers>,
     host: Rc<Host>,
+    crons: Rc<Crons>,
     paused_all: PausedAll,
     subscription: Rc<Subscription>,
     /// The subscription to wake-ups is heard.

@@ -134,7 +134,8 @@ fn commands_in_the_text_exist() {
     let options = [
         "LIST", "RESTORE", "DROP", "NAME", "AT", "AS", "COUNT", "CURSOR", "DECODE", "NX", "XX",
         "MODERN", "LEGACY", "ALL", "BLOCK", "LEASE", "ALSO", "FAIL", "SILENT", "FATAL", "DELAY",
-        "REASON", "LEASED", "WAITING", "REQUEUE", "MATCH", "IFABSENT", "RESET", "DEFAULT",
+        "REASON", "LEASED", "WAITING", "REQUEUE", "MATCH", "IFABSENT", "RESET", "DEFAULT", "SET",
+        "PAUSE", "RESUME", "NEXT", "TZ", "OVERLAP", "ALLOW", "CATCHUP",
     ];
     let word = Regex::new(r"^[A-Z][A-Z.]+( |$)").unwrap();
     let codes = codes();
@@ -288,6 +289,7 @@ fn fixed_limits_are_the_constants() {
     let of = |path: &str, names: &[&str]| -> Vec<u64> {
         names.iter().map(|name| constant(path, name)).collect()
     };
+    let cron = |names: &[&str]| of("src/domain/cron.rs", names);
     let http =
         of("src/http.rs", &["CONNECTIONS_MAX", "CONNECTION_REQUESTS_MAX", "CONNECTION_WITHIN"]);
     let many = http[0];
@@ -307,6 +309,10 @@ fn fixed_limits_are_the_constants() {
             vec![LIMIT.default, BACKOFF_MIN.default, BACKOFF_MAX.default],
         ),
         ("| 512 bytes |", of("src/domain/lease.rs", &["REASON_BYTES_MAX"])),
+        ("| 1,000 |", cron(&["CRONS_MAX"])),
+        ("| 256 bytes |", cron(&["EXPRESSION_BYTES_MAX"])),
+        ("| 1 s to 8,760 h |", cron(&["EVERY_MS_MIN", "EVERY_MS_MAX"])),
+        ("| 1; with `CATCHUP` 0 to 100 |", [vec![1, 0], cron(&["CATCHUP_MAX"])].concat()),
         ("| 10 arguments, 16 KiB each |", before.to_vec()),
         ("| 10 s |", of("src/client/tls.rs", &["HANDSHAKE_WITHIN"])),
         ("| 2 s |", of("src/peers/guesses.rs", &["LONGEST"])),
@@ -687,7 +693,7 @@ impl Shell {
 /// What a page shows of a shell is what the shell shows, in the order of the page.
 #[test]
 fn sessions_are_true() {
-    let pages = ["quickstart", "consume", "errors", "encodings"];
+    let pages = ["quickstart", "consume", "schedules", "errors", "encodings"];
     let pages = pages.map(|page| format!("docs/{page}.md"));
     for page in pages.iter().map(String::as_str).chain(["README.md"]) {
         let mut shell = Shell::start();

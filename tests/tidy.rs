@@ -132,11 +132,13 @@ fn rules_are_seen() {
 }
 
 /// The packages that the broker is built from, and the only places that name them (none = any).
-const PACKAGES: [(&str, &[&str]); 7] = [
+const PACKAGES: [(&str, &[&str]); 9] = [
     ("tokio", &[]),
     ("redis_protocol", &["src/resp/", "src/store/", "src/work/"]),
     ("fred", &["src/store/redis.rs"]),
     ("clap", &["src/daemon/cli.rs", "src/work"]),
+    ("croner", &["src/domain/cron"]),
+    ("jiff", &["src/domain/cron"]),
     ("::config", &["src/config"]),
     ("tracing_subscriber", &["src/daemon/logs"]),
     ("metrics_exporter_prometheus", &["src/metrics"]),

@@ -93,7 +93,7 @@ impl Queue<'_> {
         let (label, counts) = broker.metrics.shown(name);
         let now_ms = state.now_us / 1_000;
         let quarantined = state.quarantined.unsigned_abs();
-        let held = [state.leased, state.waiting, state.dead].map(i64::unsigned_abs);
+        let held = [state.leased, state.waiting, state.dead, state.crons].map(i64::unsigned_abs);
         let holds = [state.pending, state.listed, quarantined].into_iter().chain(held);
         let configured = &broker.config().queues;
         // A queue that has nothing but a pause is served until that ends.

@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::domain::snowflake::Snowflake;
 use crate::metrics::Metrics;
 use crate::peers::memory::Memory;
+use crate::scheduler::crons::Crons;
 use crate::scheduler::discovery::Discovery;
 use crate::scheduler::host::Host;
 use crate::scheduler::pace::TransferSize;
@@ -77,7 +78,8 @@ impl Broker {
         let limits = schedule_limits(&config);
         let host = Host::new(store.clone(), takers.clone(), metrics.clone(), limits, names);
         let offers = offers(&config, &store, &ids, &metrics, &host);
-        let discovery = Discovery::new(host.clone(), store.clone());
+        let crons = Crons::new(host.clone(), store.clone(), offers.clone(), metrics.clone());
+        let discovery = Discovery::new(host.clone(), store.clone(), crons.clone());
         let safety_scan = Rc::new(SafetyScan {
             host: host.clone(),
             store: store.clone(),
@@ -116,6 +118,7 @@ impl Broker {
             store: store.clone(),
             offers,
             host: host.clone(),
+            crons: crons.clone(),
             paused_all: Default::default(),
             subscription,
             listens: wakeup.live.clone(),
@@ -124,7 +127,7 @@ impl Broker {
             tasks: RefCell::default(),
         });
         let scan = Duration::from_millis(config.scheduler.scan_interval_ms);
-        let tasks: [LocalBoxFuture<'static, ()>; 17] = [
+        let tasks: [LocalBoxFuture<'static, ()>; 19] = [
             hold_node(broker.clone(), ids).boxed_local(),
             configure(broker.clone()).boxed_local(),
             pause_all::watch(broker.clone()).boxed_local(),
@@ -140,6 +143,8 @@ impl Broker {
             safety_scan.read_all(scan).boxed_local(),
             registry::keep(host.clone(), store).boxed_local(),
             takers.look_at_all().boxed_local(),
+            crons.clone().learn().boxed_local(),
+            crons.run().boxed_local(),
             fold_histograms(metrics).boxed_local(),
             run_schedule(host, stepped, failed).boxed_local(),
         ];

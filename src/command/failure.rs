@@ -67,7 +67,8 @@ fn store_error(error: &StoreError) -> String {
         StoreError::TooBig { .. } => "TOOBIG",
         StoreError::TooManyQueues { .. }
         | StoreError::TooManyTakers { .. }
-        | StoreError::QueueFull { .. } => "TOOMANY",
+        | StoreError::QueueFull { .. }
+        | StoreError::TooManyCrons { .. } => "TOOMANY",
         StoreError::Unavailable(_) => "UNAVAILABLE",
         StoreError::Uncertain(_) => "UNCERTAIN",
         StoreError::Internal(_) => "INTERNAL",

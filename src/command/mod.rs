@@ -108,6 +108,7 @@ commands! {
     any Setup(dq::setup::Setup): dq::setup::SPEC;
     any Taken(dq::taken::Taken): dq::taken::SPEC;
     any Dead(dq::dead::Dead): dq::dead::SPEC;
+    any Cron(dq::cron::Cron): dq::cron::SPEC;
     any Quarantine(dq::quarantine::Quarantine): dq::quarantine::SPEC;
     any Queues(dq::queues::Queues): dq::queues::SPEC;
     any QueueInfo(dq::info::QueueInfo): dq::info::SPEC;

@@ -13,7 +13,7 @@ const NAME_MAX: usize = 24;
 const TWO_MISTAKES_FROM: usize = 8;
 
 /// A command of ours, and the names that other systems have for it.
-const SYNONYMS: [(&str, &[&str]); 24] = [
+const SYNONYMS: [(&str, &[&str]); 25] = [
     (
         "DQ.OFFER",
         &[
@@ -36,6 +36,7 @@ const SYNONYMS: [(&str, &[&str]); 24] = [
     ("DQ.NACK", &["RELEASE", "REJECT", "RETRY", "FAIL", "BURY", "RETURN"]),
     ("DQ.EXTEND", &["TOUCH", "RENEW", "HEARTBEAT", "VISIBILITY"]),
     ("DQ.TAKEN", &["INFLIGHT", "LEASES", "XPENDING"]),
+    ("DQ.CRON", &["EVERY", "RECUR", "PERIODIC", "CRONTAB"]),
     ("DQ.DEAD", &["DLQ", "BURIED", "KICK", "REQUEUE"]),
     ("DQ.PEEK", &["HEAD", "NEXT", "FIRST", "TOP", "LRANGE"]),
     ("DQ.CLEAR", &["PURGE", "FLUSH", "EMPTY", "DROP", "TRUNCATE"]),

@@ -1,5 +1,6 @@
 //! The words that everything speaks: queue, due time, score, id, encoding. Pure: no IO, no clock.
 
+pub mod cron;
 pub mod due;
 pub mod encoding;
 pub mod glob;

@@ -137,6 +137,12 @@ list! {
             "Dead messages brought back by DQ.DEAD REQUEUE.";
         STALE: Counter Count "delay_broker_receipts_stale_total" ["queue"]
             "Receipts that settled nothing: used before, or the message was handed out again.";
+        CRON_OFFERED: Counter Count "delay_broker_cron_offered_total" ["queue"]
+            "Occurrences of schedules that this broker offered.";
+        CRON_SKIPPED: Counter Count "delay_broker_cron_skipped_total" ["queue"]
+            "Occurrences that were left out, since the one before was still pending.";
+        CRON_MISSED: Counter Count "delay_broker_cron_missed_total" ["queue"]
+            "Occurrences that nobody offered at their moment and that are passed over.";
         LATENESS: Histogram Seconds "delay_broker_lateness_seconds" ["queue"]
             "Redis's time at delivery minus the due time, of messages that this broker delivered.";
         PENDING: Gauge Count "delay_broker_queue_pending" ["queue"]

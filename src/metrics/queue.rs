@@ -9,14 +9,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::lateness::Lateness;
 use super::list::{
-    ACKED, CANCELLED, DELIVERED, DIED, DUE_HOUR, DUE_MINUTE, IN_QUARANTINE, LAPSED, LATENESS,
-    NACKED, OFFERED, OVERDUE, PAUSED, PENDING, QUARANTINED, READY, REMOVED, REQUEUED, STALE, Spec,
-    TAKEN,
+    ACKED, CANCELLED, CRON_MISSED, CRON_OFFERED, CRON_SKIPPED, DELIVERED, DIED, DUE_HOUR,
+    DUE_MINUTE, IN_QUARANTINE, LAPSED, LATENESS, NACKED, OFFERED, OVERDUE, PAUSED, PENDING,
+    QUARANTINED, READY, REMOVED, REQUEUED, STALE, Spec, TAKEN,
 };
 use super::text::{head, series};
 
 /// In the order of [`QueueMetrics::counts`].
-const COUNTED: [&Spec; 12] = [
+const COUNTED: [&Spec; 15] = [
     &OFFERED,
     &DELIVERED,
     &CANCELLED,
@@ -29,6 +29,9 @@ const COUNTED: [&Spec; 12] = [
     &DIED,
     &REQUEUED,
     &STALE,
+    &CRON_OFFERED,
+    &CRON_SKIPPED,
+    &CRON_MISSED,
 ];
 /// In the order of [`Reading::numbers`].
 const READ: [&Spec; 7] =
@@ -158,6 +161,21 @@ impl QueueMetrics {
         self.counts[11].fetch_add(receipts, Relaxed);
     }
 
+    /// Occurrences of schedules were offered.
+    pub fn cron_offered(&self, messages: u64) {
+        self.counts[12].fetch_add(messages, Relaxed);
+    }
+
+    /// Occurrences were left out, since the one before was still pending.
+    pub fn cron_skipped(&self, occurrences: u64) {
+        self.counts[13].fetch_add(occurrences, Relaxed);
+    }
+
+    /// Nobody was there to offer occurrences at their moment, and they are passed over.
+    pub fn cron_missed(&self, occurrences: u64) {
+        self.counts[14].fetch_add(occurrences, Relaxed);
+    }
+
     /// Messages were delivered this long after they were due (less than 0 counts as 0).
     pub fn lateness(&self, seconds: f64, messages: u64) {
         // The conversion saturates: negative and not-a-number give 0.
@@ -182,7 +200,7 @@ impl QueueMetrics {
     pub fn snapshot(&self) -> QueueSnapshot {
         let counted = self.counted();
         let [offered, delivered, cancelled, removed, quarantined, ..] = counted;
-        let [.., taken, acked, nacked, lapsed, died, requeued, stale] = counted;
+        let [_, _, _, _, _, taken, acked, nacked, lapsed, died, requeued, stale, ..] = counted;
         let any = self.lateness.count() > 0;
         let ms = |us: u64| any.then_some(us as f64 / 1e3);
         QueueSnapshot {

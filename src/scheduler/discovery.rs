@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::domain::queue::{Cut, SCORE_END, Score};
 use crate::metrics::WakeCause;
+use crate::scheduler::crons::Crons;
 use crate::scheduler::host::Host;
 use crate::scheduler::pace::{CALL_PAUSE, RETRY, pause_after};
 use crate::scheduler::run_queue::Urgency;
@@ -50,6 +51,7 @@ const HEARD_BYTES_MAX: usize = 4 << 20;
 pub struct Discovery {
     host: Rc<Host>,
     store: Rc<Store>,
+    crons: Rc<Crons>,
     heard: RefCell<HeardOf>,
     guessed: RefCell<HashSet<Bytes>>,
     heard_one: Notify,
@@ -58,10 +60,11 @@ pub struct Discovery {
 }
 
 impl Discovery {
-    pub fn new(host: Rc<Host>, store: Rc<Store>) -> Rc<Self> {
+    pub fn new(host: Rc<Host>, store: Rc<Store>, crons: Rc<Crons>) -> Rc<Self> {
         Rc::new(Self {
             host,
             store,
+            crons,
             heard: RefCell::default(),
             guessed: RefCell::default(),
             heard_one: Notify::new(),
@@ -81,6 +84,7 @@ impl Discovery {
     pub fn scan_now(&self) {
         self.scan.notify_one();
         self.registry.notify_one();
+        self.crons.learn_now();
     }
 
     /// Takes up a queue under its configured, recorded or guessed name.
@@ -190,6 +194,7 @@ impl Discovery {
 
     async fn search_page(&self, cursor: &Bytes) -> Result<Bytes, StoreError> {
         let page = self.store.scan(cursor.clone(), SCAN_COUNT).await?;
+        self.crons.found(page.crons);
         // A key that has only the name of a queue is left alone.
         self.take_up_unknown(page.found, |found| !found.is_wrong_type).await?;
         Ok(page.cursor)

@@ -9,6 +9,7 @@
 //! queues are this broker's, and [`admission`] what may be offered to.
 
 pub mod admission;
+pub mod crons;
 pub mod discovery;
 pub mod host;
 pub mod ownership;

@@ -33,6 +33,8 @@ pub(super) struct ScheduledQueue {
     pub(super) no_quarantine: Option<String>,
     /// Batches under way that offer to it.
     pub(super) offers: usize,
+    /// It has schedules, so it is served as long as they are there.
+    pub(super) crons: bool,
     /// Its head is to be read.
     pub(super) marked: bool,
     /// It stands in line with those that perhaps have nothing to do.
@@ -54,6 +56,7 @@ impl ScheduledQueue {
             trouble: None,
             no_quarantine: None,
             offers: 0,
+            crons: false,
             marked: false,
             waits_in_doubt: false,
             in_vain: false,
@@ -72,7 +75,7 @@ impl ScheduledQueue {
 
     /// Whether it may be dropped, if it is empty.
     pub(super) fn may_end(&self) -> bool {
-        self.state.is_idle() && self.offers == 0
+        self.state.is_idle() && self.offers == 0 && !self.crons
     }
 
     /// Whether an event says that there is something to do for it, where it stands in line already.

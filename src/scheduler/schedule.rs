@@ -206,6 +206,20 @@ impl Schedule {
         self.serve_waiting(local_us);
     }
 
+    /// A queue has schedules, and is served from now on; or it has none any more.
+    pub fn set_crons(&mut self, keys: &QueueKeys, there: bool) {
+        let known = self.index(keys.suffix_bytes());
+        let index = if there { known.or_else(|| self.serve(keys)) } else { known };
+        if let Some(index) = index
+            && let Some(queue) = self.at(index)
+        {
+            queue.crons = there;
+            if queue.may_end() {
+                self.empty.insert(index);
+            }
+        }
+    }
+
     /// Counts messages that were offered through this broker; `head`: one of them is the head now.
     pub fn offered(
         &mut self,
@@ -607,6 +621,7 @@ impl Schedule {
         for index in std::mem::take(&mut self.empty) {
             if let Some(queue) = self.at(index)
                 && queue.state.is_idle()
+                && !queue.crons
             {
                 empty.push((queue.suffix.clone(), queue.name().clone()));
             }

@@ -17,6 +17,9 @@ use crate::store::{Store, StoreError, number, refused};
 const STATS_MAX: usize = 500;
 /// The only member of the zset [`ID_TIME`].
 const LATEST: &[u8] = b"latest";
+/// One pattern for `redisson_delay_queue_timeout:` and `delay_broker_crons:`, and for few other
+/// keys.
+const TIMEOUTS_AND_CRONS: &[u8] = b"[rd]e[dl]*[tn][s:]*";
 
 /// The outcome of a transfer.
 #[derive(Debug, Default)]
@@ -93,6 +96,8 @@ pub struct Found {
 pub struct Page {
     pub cursor: Bytes,
     pub found: Vec<Bytes>,
+    /// Of queues with schedules.
+    pub crons: Vec<Bytes>,
 }
 
 impl Store {
@@ -365,27 +370,27 @@ impl Store {
         Ok(())
     }
 
-    /// One page of all delayed queues of the database, as suffixes of their keys. They may hold
-    /// another type: to let SCAN look at the type of each would double what it takes.
+    /// One page of all delayed queues of the database, and of those with schedules, as suffixes of
+    /// their keys. They may hold another type: to let SCAN look at the type of each would double
+    /// what it takes.
     ///
     /// # Errors
     /// Redis cannot be reached.
     pub async fn scan(&self, cursor: Bytes, count: u64) -> Result<Page, StoreError> {
-        let pattern = Bytes::from(format!("{}:*", keys::TIMEOUT));
         let args = vec![
             cursor,
             Bytes::from_static(b"MATCH"),
-            pattern,
+            Bytes::from_static(TIMEOUTS_AND_CRONS),
             Bytes::from_static(b"COUNT"),
             number(count),
         ];
         let mut page =
             page(self.router.whole().plain.command("SCAN", args).await.map_err(broken)?)?;
-        page.found = page
-            .found
-            .iter()
-            .filter_map(|key| keys::suffix(keys::TIMEOUT, key).map(Bytes::copy_from_slice))
-            .collect();
+        let of = |prefix| {
+            let keys = page.found.iter();
+            keys.filter_map(|key| keys::suffix(prefix, key).map(Bytes::copy_from_slice)).collect()
+        };
+        (page.found, page.crons) = (of(keys::TIMEOUT), of(keys::CRONS));
         Ok(page)
     }
 
@@ -403,7 +408,17 @@ impl Store {
     /// # Errors
     /// Redis cannot be reached.
     pub async fn registered(&self, cursor: Bytes, count: u64) -> Result<Page, StoreError> {
-        let registry = Bytes::from_static(REGISTRY.as_bytes());
+        self.names_of(REGISTRY, cursor, count).await
+    }
+
+    /// One page of the names in a set.
+    pub(super) async fn names_of(
+        &self,
+        registry: &'static str,
+        cursor: Bytes,
+        count: u64,
+    ) -> Result<Page, StoreError> {
+        let registry = Bytes::from_static(registry.as_bytes());
         let args = [registry, cursor, Bytes::from_static(b"COUNT"), number(count)];
         page(self.command("SSCAN", &args).await.map_err(broken)?)
     }
@@ -425,7 +440,7 @@ pub(super) fn moment_or_none(ms: Option<u64>) -> Bytes {
 }
 
 /// Else asking for what is left would never end.
-fn some_of(answer: &Answer) -> Result<(), StoreError> {
+pub(super) fn some_of(answer: &Answer) -> Result<(), StoreError> {
     let none = || StoreError::Internal("a script told nothing of any queue".into());
     if answer.is_empty() { Err(none()) } else { Ok(()) }
 }
@@ -450,10 +465,10 @@ fn page(frame: BytesFrame) -> Result<Page, StoreError> {
             _ => None,
         })
         .collect();
-    Ok(Page { cursor, found })
+    Ok(Page { cursor, found, crons: Vec::new() })
 }
 
-fn broken(error: LinkError) -> StoreError {
+pub(super) fn broken(error: LinkError) -> StoreError {
     match error {
         LinkError::NotSent(text) => StoreError::Unavailable(text),
         LinkError::Broken(text) => StoreError::Uncertain(text),

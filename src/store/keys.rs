@@ -20,8 +20,12 @@ const RETRY: &str = "delay_broker_retry";
 const DEAD: &str = "delay_broker_dead";
 const TAKEN: &str = "delay_broker_taken";
 const TRIES: &str = "delay_broker_tries";
+pub const CRONS: &str = "delay_broker_crons";
+const CRON: &str = "delay_broker_cron";
 /// The set of the queues that the brokers know: a hint, written apart from the offer.
 pub const REGISTRY: &str = "delay_broker_queues";
+/// The set of the queues that have schedules: a hint as well.
+pub const CRON_REGISTRY: &str = "delay_broker_cron_queues";
 /// zset: the latest time that ids were noted to have.
 pub const ID_TIME: &str = "delay_broker_id_time";
 /// hash: the pause of all queues.
@@ -44,6 +48,8 @@ pub enum Key {
     Dead,
     Taken,
     Tries,
+    Crons,
+    Cron,
     All,
     Registry,
     Node,
@@ -81,6 +87,10 @@ pub struct QueueKeys {
     pub taken: Bytes,
     /// hash: by id how often they were handed out, where that was more than once.
     pub tries: Bytes,
+    /// zset: names of schedules, with their next occurrence, Unix ms.
+    pub crons: Bytes,
+    /// hash: what is recorded of each, see `lua/_cron.lua`.
+    pub cron: Bytes,
     /// Where the due time of a new head is published; the guard of the scripts.
     pub channel: Bytes,
 }
@@ -104,6 +114,8 @@ impl QueueKeys {
             dead: name(DEAD, queue),
             taken: name(TAKEN, queue),
             tries: name(TRIES, queue),
+            crons: name(CRONS, queue),
+            cron: name(CRON, queue),
             channel: name(CHANNEL, queue),
         }
     }
@@ -134,6 +146,8 @@ impl QueueKeys {
             Key::Dead => &self.dead,
             Key::Taken => &self.taken,
             Key::Tries => &self.tries,
+            Key::Crons => &self.crons,
+            Key::Cron => &self.cron,
             Key::Guard => &self.channel,
             Key::All => &ALL_KEY,
             Key::Registry => &REGISTRY_KEY,

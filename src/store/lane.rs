@@ -37,7 +37,8 @@ pub struct Lane {
 
 /// The bounds of a call beside its own deadline.
 pub struct Within<'a> {
-    pub place: &'a Place<'a>,
+    /// Among calls that keep an order.
+    pub place: Option<&'a Place<'a>>,
     /// Redis's time, in ms, after which it must not be applied.
     pub end_ms: u64,
 }
@@ -100,10 +101,11 @@ impl Lane {
         args: &[Bytes],
         within: Option<&Within<'_>>,
     ) -> Result<Answer, StoreError> {
-        if let Some(within) = within {
-            within.place.begin();
+        let place = within.and_then(|within| within.place);
+        if let Some(place) = place {
+            place.begin();
             // The calls before it are bounded themselves.
-            within.place.turn(&self.link).await;
+            place.turn(&self.link).await;
         }
         let end_ms = within.map_or(u64::MAX, |within| within.end_ms);
         let deadline = Instant::now() + self.limits.call_timeout;
@@ -117,7 +119,7 @@ impl Lane {
                 let why = format!("Redis cannot be reached{}", self.link.why_down());
                 return Err(StoreError::Unavailable(why));
             }
-            if let Some(Within { place, .. }) = within {
+            if let Some(place) = place {
                 let turn = tokio::time::timeout(left(), place.turn(&self.link)).await;
                 if turn.is_err() {
                     let why = "offers that are to be stored before it are under way for too long";
@@ -151,7 +153,7 @@ impl Lane {
             };
             let refusals = ["LATE", "SETTLED"];
             let is_applied = |answer: &Answer| !refusals.iter().any(|word| answer.status == word);
-            if let Some(Within { place, .. }) = within {
+            if let Some(place) = place {
                 match answer.as_ref().is_some_and(is_applied) {
                     true => place.applied(),
                     false => place.not_applied(),

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use crate::domain::queue::{Due, Message, MessageId, MessageRef, QueueName, Score};
 use crate::domain::setup::Settings;
 use crate::store::answer::Answer;
+use crate::store::crons::moment;
 use crate::store::cursor::{Cursor, Pages};
 use crate::store::delivery::moment_or_none;
 use crate::store::keys::{ALL, QueueKeys};
@@ -56,6 +57,9 @@ pub struct QueueState {
     pub dead: i64,
     /// When the first of the leases ends, Unix ms.
     pub lease_ends_ms: Option<u64>,
+    /// Schedules, -1 as above; and when the next occurrence of them comes, Unix ms.
+    pub crons: i64,
+    pub next_cron_ms: Option<u64>,
     /// What is set of it.
     pub settings: Settings,
     /// Redis's time of this answer.
@@ -319,6 +323,8 @@ impl Store {
             waiting: answer.int()?,
             dead: answer.int()?,
             lease_ends_ms: answer.score_if_any()?.map(Score::moment),
+            crons: answer.int()?,
+            next_cron_ms: moment(answer.score_if_any()?),
             settings: Settings::parse(&answer.bytes()?),
         })
     }

@@ -15,6 +15,7 @@ pub mod batch;
 pub mod claim;
 pub mod clock;
 pub mod convert;
+pub mod crons;
 pub mod cursor;
 pub mod delivery;
 pub mod facts;
@@ -77,6 +78,9 @@ pub enum StoreError {
          limit"
     )]
     TooManyTakers { max: usize },
+    /// Not applied: the queue has as many schedules as it may.
+    #[error("the queue has {max} schedules, and no queue may have more: delete one first")]
+    TooManyCrons { max: usize },
     /// Not applied: a cursor that no page gave.
     #[error("invalid cursor: use the one of the last reply, or start with 0")]
     BadCursor,
@@ -215,7 +219,7 @@ impl Store {
         keys: Vec<Bytes>,
         args: Vec<Bytes>,
     ) -> Result<Answer, StoreError> {
-        self.node_of(&keys).write(script, keys, args).await
+        self.node_of(&keys).write(script, keys, args, None).await
     }
 
     async fn read(

@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::store::answer::Answer;
 use crate::store::batch::Batches;
 use crate::store::clock::Clock;
-use crate::store::lane::{Lane, Rest};
+use crate::store::lane::{Lane, Rest, Within};
 use crate::store::link::{Link, LinkContext, LinkError};
 use crate::store::redis::Plain;
 use crate::store::script::Script;
@@ -94,12 +94,14 @@ impl Node {
         self.is_up()
     }
 
-    /// Runs a writing script on a lane of its own; waits for one if all are taken.
+    /// Runs a writing script on a lane of its own; waits for one if all are taken. Not after a
+    /// moment, where one is given.
     pub(super) async fn write(
         &self,
         script: &'static Script,
         keys: Vec<Bytes>,
         args: Vec<Bytes>,
+        within: Option<&Within<'_>>,
     ) -> Result<Answer, StoreError> {
         let closed = || StoreError::Internal("no lane for a call is left".into());
         let permit = tokio::time::timeout(self.limits.call_timeout, self.permits.acquire());
@@ -116,7 +118,7 @@ impl Node {
         let Some(used) = &lane.lane else {
             return Err(closed());
         };
-        used.call(script, &keys, &args).await?.served()
+        used.call_within(script, &keys, &args, within).await?.served()
     }
 
     /// Runs a script that writes nothing; repeated until the deadline, since that harms nobody.

@@ -207,6 +207,22 @@ impl Offers {
         })
     }
 
+    /// Ids for messages that another call is to store, and Redis's time, in ms, before which it has
+    /// to: as long as the claim of the node number lasts.
+    ///
+    /// # Errors
+    /// `Unavailable`: nothing may be stored now.
+    pub async fn ids(&self, count: usize) -> Result<(Vec<u64>, u64), StoreError> {
+        self.claim.held().await;
+        match self.claim.closed() {
+            Some(why) => Err(StoreError::Unavailable(why)),
+            None => {
+                let next_id = self.next_id();
+                Ok(((0..count).map(|_| next_id()).collect(), self.claim.until_ms()))
+            }
+        }
+    }
+
     /// Gives ids of this moment.
     fn next_id(&self) -> impl Fn() -> u64 {
         let now_ms = self.clock.now_us() / 1_000;
@@ -323,7 +339,7 @@ impl Offers {
         for group in groups.iter_mut().filter(|group| is_stale(group)) {
             group.renew(next_id);
         }
-        let mut within = Within { place, end_ms: self.claim.until_ms() };
+        let mut within = Within { place: Some(place), end_ms: self.claim.until_ms() };
         let mut outcomes: Vec<Outcome> = groups
             .iter()
             .map(|group| match self.stored.keep_place(&group.keys) {

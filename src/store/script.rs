@@ -104,6 +104,8 @@ parts! {
     "Publish" = "_publish";
     "Convert" = "_convert";
     "Lease" = "_lease";
+    "Store" = "_store";
+    "Cron" = "_cron";
 }
 
 scripts! {
@@ -133,12 +135,12 @@ scripts! {
     QUARANTINE_DROP = "quarantine_drop" (Call Record Quarantine Guard);
     SIZE = "size" (Timeout Record Guard);
     INFO = "info"
-        (Destination Timeout List Record Names Quarantine All Ids Leased Retry Dead Guard);
+        (Destination Timeout List Record Names Quarantine All Ids Leased Retry Dead Crons Guard);
     STATS = "stats" (All) each (Timeout Destination Record Quarantine);
     SETTLE = "settle" (Call Guard);
     NODE = "node" (Node);
     SETUP = "setup" (Call Timeout Record Guard);
-    PRUNE = "prune" (Timeout List Record Names Ids Registry Taken Guard);
+    PRUNE = "prune" (Timeout List Record Names Ids Registry Taken Crons Guard);
     CONFIGURE = "configure" (Record Timeout List Guard);
     CONVERT_LISTED = "convert_listed" (Call Timeout List Record Guard);
     CONVERT_PENDING = "convert_pending" (Call Timeout List Record Guard);
@@ -149,6 +151,11 @@ scripts! {
     TAKEN = "taken" (Timeout Record Leased Retry Dead Taken Tries Guard);
     DEAD = "dead" (Call Timeout Record Leased Retry Dead Taken Tries Guard);
     READY = "ready" () each (Destination Leased Retry);
+    CRON = "cron" (Call Destination Timeout List Record Names Ids Crons Cron Guard);
+    CRON_SET = "cron_set" (Call Destination Timeout Record Crons Cron Guard);
+    CRON_STOP = "cron_stop" (Call Timeout Record Crons Cron Guard);
+    CRON_READ = "cron_read" (Timeout Record Crons Cron Guard);
+    CRON_HEADS = "cron_heads" () each (Crons Record);
 }
 
 /// The files of the parts, without their ending.

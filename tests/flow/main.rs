@@ -19,6 +19,7 @@ mod stage;
 
 mod commands;
 mod convert;
+mod cron;
 mod due;
 mod facts;
 mod faults;

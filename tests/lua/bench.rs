@@ -180,7 +180,7 @@ impl Bench {
                 args.push(groups);
             }
             // Of each queue the keys, and behind a `|` what is known of it.
-            "heads" | "found" | "stats" | "ready" => {
+            "heads" | "found" | "stats" | "ready" | "cron_heads" => {
                 let mut parts = words.split(|word| *word == "|");
                 let role = |word: &&str| self.names.key(word).into_bytes();
                 keys.extend(parts.next().unwrap_or_default().iter().map(role));

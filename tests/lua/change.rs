@@ -315,6 +315,13 @@ fn prune() {
             "OK :1",
             "record name=$q format=legacy",
         ),
+        (
+            "schedules keep their queue, and nothing of messages that are gone",
+            "registry $q; record name=$q; list m1(a); names n=5-0000000000000001; crons n=inf",
+            "prune",
+            "OK :0",
+            "registry $q; record name=$q; crons n=inf",
+        ),
         ("what is no time is no pause", "record name=$q paused_until=soon", "prune", "OK :1", ""),
         (
             "a pause is kept",

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 const MIB: u64 = 1 << 20;
 
 /// A call of each script that finds nothing to complain of.
-pub const CALLS: [&str; 40] = [
+pub const CALLS: [&str; 45] = [
     "offer q 5:m1(a) / q 5:m2(b) name=n",
     "transfer 9 1000",
     "heads timeout",
@@ -52,6 +52,11 @@ pub const CALLS: [&str; 40] = [
     "taken leased 10 1000 1000 '' '' 0 ''",
     "dead 0 0 #3",
     "ready destination leased retry",
+    "cron n spec 5 6 '' 1 1 #1 5",
+    "cron_set n spec payload 5 5 1",
+    "cron_stop n PAUSE",
+    "cron_read DUE 10",
+    "cron_heads crons record",
 ];
 
 /// The directory and the table agree; each script has a call above.
@@ -106,7 +111,7 @@ fn runs_on_nothing() {
 /// does not touch what the key holds, it says nothing.
 #[test]
 fn wrong_types() {
-    let unread: [(&str, &str); 15] = [
+    let unread: [(&str, &str); 17] = [
         ("transfer", "names"),
         ("transfer", "ids"),
         ("info", "names"),
@@ -121,6 +126,8 @@ fn wrong_types() {
         ("info", "retry"),
         ("info", "dead"),
         ("prune", "taken"),
+        ("prune", "crons"),
+        ("info", "crons"),
         ("take", "all"),
     ];
     let mut checked = 0;
@@ -327,7 +334,8 @@ fn keys_of_the_name_without_braces() {
                 assert!(!reply.starts_with("BADQUEUE"), "{script}: {reply}");
                 // Of those that are told their queue only one claims it.
                 let name = bench.redis("HGET @record name");
-                assert_eq!(name == Value::Null, *script != "pause", "{script}");
+                let claims = ["pause", "cron_set"].contains(script);
+                assert_eq!(name == Value::Null, !claims, "{script}");
             }
         }
         // What is recorded goes before.
@@ -407,7 +415,7 @@ fn headers() {
 }
 
 /// Scripts of one key, and those of many queues that only read.
-const UNGUARDED: [&str; 5] = ["heads", "found", "stats", "node", "ready"];
+const UNGUARDED: [&str; 6] = ["heads", "found", "stats", "node", "ready", "cron_heads"];
 
 /// The names of the keys that a header lists: `-- KEYS[3]  list  destination  ...`, or without the
 /// index where they are of each queue.
@@ -434,14 +442,20 @@ fn used(code: &str, source: &str) -> (usize, bool) {
         for index in indexes.filter_map(|rest| rest.split_once(']')?.0.parse().ok()) {
             last = last.max(index);
         }
-        if line.contains(&format!("= unpack({source}")) {
+        if line.contains(&format!("= unpack({source})")) {
             last = last.max(line.split('=').next().unwrap().split(',').count());
         }
         if line.contains(&format!(", #{source}")) {
             let first = line.split_once("for i = ").unwrap().1.split(',').next().unwrap();
             (last, open) = (first.parse().unwrap(), true);
         }
-        // A part takes all from an index on.
+        if line.contains(&format!("while {source}[at]")) {
+            (last, open) = (last + 1, true);
+        }
+        // All from an index on.
+        if let Some((_, rest)) = line.split_once(&format!("{{ unpack({source}, ")) {
+            (last, open) = (rest.split(')').next().unwrap().parse().unwrap(), true);
+        }
         for function in ["Match.any_of", "TakeOut.given"] {
             if let Some((_, rest)) = line.split_once(&format!("{function}({source}, ")) {
                 (last, open) = (rest.split([',', ')']).next().unwrap().parse().unwrap(), true);
@@ -451,7 +465,7 @@ fn used(code: &str, source: &str) -> (usize, bool) {
         if line.contains(&format!("= {source}")) && !line.contains(&format!("{source}[")) {
             (last, open) = (1, true);
         }
-        if line.contains(&format!("{source}[key]")) {
+        if line.contains(&format!("{source}[key]")) || line.contains(&format!("({source}, key,")) {
             (last, open) = (last + 1, true);
         }
     }

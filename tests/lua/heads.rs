@@ -201,7 +201,8 @@ impl Queue {
         let forever = crate::bench::FOREVER_MS.into();
         let numbers: [Vec<u8>; 3] = [forever, b"9".into(), b"1000000".into()];
         let stats = "all timeout destination record quarantine";
-        let info = "destination timeout list record names quarantine all ids leased retry dead";
+        let info =
+            "destination timeout list record names quarantine all ids leased retry dead crons";
         let transfer = "destination timeout list record names ids quarantine all";
         let mut cost = |script: &'static str, roles: &str, args: &[&Vec<u8>]| {
             let args: Vec<Vec<u8>> = args.iter().map(|arg| (*arg).clone()).collect();

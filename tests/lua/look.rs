@@ -311,57 +311,69 @@ fn info() {
             "nothing there",
             "",
             "info",
-            "OK :0 :0 '' :0 :0 '' modern :-1 :0 redisson :0 '' :0 :0 :0 '' ''",
+            "OK :0 :0 '' :0 :0 '' modern :-1 :0 redisson :0 '' :0 :0 :0 '' :0 '' ''",
         ),
         (
             "everything there",
             "timeout m1(a)=-5.5 m2(b)=1; destination x y z; list m1(a); quarantine bad=1
              record name=$q paused_until=-1 format=legacy; names a=1-01 b=2-02",
             "info",
-            "OK :2 :3 -5.5 :1 :1 -1 legacy :-1 :2 redisson :0 '' :0 :0 :0 '' ''",
+            "OK :2 :3 -5.5 :1 :1 -1 legacy :-1 :2 redisson :0 '' :0 :0 :0 '' :0 '' ''",
         ),
         (
             "a destination of another type, a pause that is over",
             "destination !string; record paused_until=1000",
             "info",
-            "OK :0 :-1 '' :0 :0 '' modern :-1 :0 redisson :0 '' :0 :0 :0 '' ''",
+            "OK :0 :-1 '' :0 :0 '' modern :-1 :0 redisson :0 '' :0 :0 :0 '' :0 '' ''",
         ),
         (
             "a pause for a time",
             "record paused_until=9000000000000",
             "info",
-            "OK :0 :0 '' :0 :0 9000000000000 modern :-1 :0 redisson :0 '' :0 :0 :0 '' ''",
+            "OK :0 :0 '' :0 :0 9000000000000 modern :-1 :0 redisson :0 '' :0 :0 :0 '' :0 '' ''",
         ),
         (
             "all are paused, for longer than the queue",
             "record paused_until=9000000000000; all paused_until=9000000000001",
             "info",
-            "OK :0 :0 '' :0 :0 9000000000001 modern :-1 :0 redisson :1 '' :0 :0 :0 '' ''",
+            "OK :0 :0 '' :0 :0 9000000000001 modern :-1 :0 redisson :1 '' :0 :0 :0 '' :0 '' ''",
         ),
         (
             "all are paused, not as long as the queue",
             "record paused_until=-1; all paused_until=9000000000001",
             "info",
-            "OK :0 :0 '' :0 :0 -1 modern :-1 :0 redisson :1 '' :0 :0 :0 '' ''",
+            "OK :0 :0 '' :0 :0 -1 modern :-1 :0 redisson :1 '' :0 :0 :0 '' :0 '' ''",
         ),
         (
             "a pause of all that is over",
             "all paused_until=1000",
             "info",
-            "OK :0 :0 '' :0 :0 '' modern :-1 :0 redisson :0 '' :0 :0 :0 '' ''",
+            "OK :0 :0 '' :0 :0 '' modern :-1 :0 redisson :0 '' :0 :0 :0 '' :0 '' ''",
         ),
         (
             "leases, of which two ran out; retries, of which one may be taken; dead ones",
             "leased #1=1000 #2=2000 #3=9000000000000 #4=9000000000001
              retry #5=1 #6=9000000000000; dead #7=1; taken #1=a",
             "info",
-            "OK :0 :0 '' :0 :0 '' modern :-1 :0 redisson :0 '' :2 :4 :1 9000000000000 ''",
+            "OK :0 :0 '' :0 :0 '' modern :-1 :0 redisson :0 '' :2 :4 :1 9000000000000 :0 '' ''",
         ),
         (
             "all leases ran out",
             "leased #1=1000; taken #1=a",
             "info",
-            "OK :0 :0 '' :0 :0 '' modern :-1 :0 redisson :0 '' :0 :1 :0 '' ''",
+            "OK :0 :0 '' :0 :0 '' modern :-1 :0 redisson :0 '' :0 :1 :0 '' :0 '' ''",
+        ),
+        (
+            "schedules",
+            "crons b=9000000000000 a=inf; cron spec:b=s",
+            "info",
+            "OK :0 :0 '' :0 :0 '' modern :-1 :0 redisson :0 '' :0 :0 :0 '' :2 9000000000000 ''",
+        ),
+        (
+            "schedules, all paused",
+            "crons a=inf",
+            "info",
+            "OK :0 :0 '' :0 :0 '' modern :-1 :0 redisson :0 '' :0 :0 :0 '' :1 inf ''",
         ),
         ("another name", "record name={$q}", "info", "BADQUEUE {$q}"),
     ]);
@@ -375,42 +387,48 @@ fn info_of_spoiled_keys() {
             "record paused_until=soon",
             "paused_until in @record is no time",
             "OK :0 :0 '' :0 :0 '' modern :-1 :0 redisson :0",
-            ":0 :0 :0 '' ''",
+            ":0 :0 :0 '' :0 '' ''",
         ),
         (
             "record paused_until=-5",
             "paused_until in @record is no time",
             "OK :0 :0 '' :0 :0 '' modern :-1 :0 redisson :0",
-            ":0 :0 :0 '' ''",
+            ":0 :0 :0 '' :0 '' ''",
         ),
         (
             "record paused_until=nan",
             "paused_until in @record is no time",
             "OK :0 :0 '' :0 :0 '' modern :-1 :0 redisson :0",
-            ":0 :0 :0 '' ''",
+            ":0 :0 :0 '' :0 '' ''",
         ),
         (
             "names !string; quarantine !string; ids !string; timeout m1(a)=5",
             "@names holds another type; @quarantine holds another type; @ids holds another type",
             "OK :1 :0 5 :0 :-1 '' modern :-1 :-1 redisson :0",
-            ":0 :0 :0 '' ''",
+            ":0 :0 :0 '' :0 '' ''",
         ),
         (
             "leased #1=1000 #2=9000000000000; retry !string; dead !string",
             "@retry holds another type; @dead holds another type",
             "OK :0 :0 '' :0 :0 '' modern :-1 :0 redisson :0",
-            ":1 :-1 :-1 9000000000000 ''",
+            ":1 :-1 :-1 9000000000000 :0 '' ''",
         ),
         (
             "leased !string; retry #1=5; dead #2=5",
             "@leased holds another type",
             "OK :0 :0 '' :0 :0 '' modern :-1 :0 redisson :0",
-            ":-1 :1 :1 '' ''",
+            ":-1 :1 :1 '' :0 '' ''",
+        ),
+        (
+            "crons !string",
+            "@crons holds another type",
+            "OK :0 :0 '' :0 :0 '' modern :-1 :0 redisson :0 ''",
+            ":0 :0 :0 '' :-1 '' ''",
         ),
     ] {
         let mut bench = Bench::new(given);
         let reply = bench.run("info ''");
-        let roles = ["record", "names", "quarantine", "ids", "leased", "retry", "dead"];
+        let roles = ["record", "names", "quarantine", "ids", "leased", "retry", "dead", "crons"];
         let trouble = roles.iter().fold(trouble.to_owned(), |text, role| {
             text.replace(&format!("@{role}"), &bench.names.key(role))
         });

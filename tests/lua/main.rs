@@ -13,6 +13,7 @@ mod text;
 
 mod change;
 mod convert;
+mod cron;
 mod every;
 mod heads;
 mod lease_model;

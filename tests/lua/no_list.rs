@@ -199,7 +199,7 @@ fn rows() {
             "info",
             "timeout m2(b)=9; record order_list=off",
             "info",
-            "OK :1 :0 9 :0 :0 '' modern :-1 :0 zset :0 '' :0 :0 :0 '' ''",
+            "OK :1 :0 9 :0 :0 '' modern :-1 :0 zset :0 '' :0 :0 :0 '' :0 '' ''",
             "timeout m2(b)=9; record order_list=off",
         ),
         (

@@ -22,7 +22,7 @@ pub struct Names {
     pub braced: bool,
 }
 
-const ROLES: [(&str, &str, &str); 16] = [
+const ROLES: [(&str, &str, &str); 18] = [
     ("timeout", "redisson_delay_queue_timeout:", "zset"),
     ("list", "redisson_delay_queue:", "list"),
     ("record", "delay_broker_queue:", "hash"),
@@ -36,6 +36,8 @@ const ROLES: [(&str, &str, &str); 16] = [
     ("dead", "delay_broker_dead:", "zset"),
     ("taken", "delay_broker_taken:", "hash"),
     ("tries", "delay_broker_tries:", "hash"),
+    ("crons", "delay_broker_crons:", "zset"),
+    ("cron", "delay_broker_cron:", "hash"),
     ("registry", "delay_broker_queues:", "set"),
     ("all", "delay_broker_all:", "hash"),
     ("guard", "redisson_delay_queue_channel:", "string"),

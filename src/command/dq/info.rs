@@ -6,8 +6,9 @@
 //! DQ.RESUME; Redisson's own transfer does not know a pause), paused_all, layout (`redisson`, or
 //! `zset` where no order list is kept), format, ttl_ms (the least of the queue's keys: something
 //! else set it, and the queue will vanish), leased, waiting (for a retry), dead, lease_ends (Unix
-//! ms, of the lease that ends first). Of this broker: takers (clients that wait in DQ.TAKE), and
-//! since `since` (Unix ms), equal to the metrics labelled `counted_as` (the queue, or `other` for
+//! ms, of the lease that ends first), crons (schedules), next_cron_ms (of the next occurrence of
+//! them, nil if there is none). Of this broker: takers (clients that wait in DQ.TAKE), and since
+//! `since` (Unix ms), equal to the metrics labelled `counted_as` (the queue, or `other` for
 //! all those beyond the first few): offered, delivered, cancelled, removed, taken, acked, nacked,
 //! lapsed, died, lateness_p50_ms, lateness_p99_ms, lateness_max_ms (nil where nothing was
 //! delivered).
@@ -72,6 +73,8 @@ fn reply(name: Reply, info: broker::QueueInfo) -> Reply {
         ("waiting", Reply::Integer(state.waiting)),
         ("dead", Reply::Integer(state.dead)),
         ("lease_ends", state.lease_ends_ms.map_or(Reply::Null, Reply::count)),
+        ("crons", Reply::Integer(state.crons)),
+        ("next_cron_ms", state.next_cron_ms.map_or(Reply::Null, Reply::count)),
         ("takers", Reply::count(info.takers as u64)),
         ("taken", Reply::count(info.counts.taken)),
         ("acked", Reply::count(info.counts.acked)),

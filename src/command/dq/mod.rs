@@ -5,6 +5,7 @@ pub mod cancel;
 pub mod clear;
 pub mod contains;
 pub mod convert;
+pub mod cron;
 pub mod dead;
 pub mod extend;
 pub mod fire;

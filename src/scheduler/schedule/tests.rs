@@ -385,3 +385,26 @@ fn all_heads_are_read_page_by_page() {
     }
     assert!(!bench.schedule.has_marked());
 }
+
+/// It is served, empty or not, as long as it has schedules; then it is pruned as any other.
+#[test]
+fn a_queue_with_schedules_keeps_its_place() {
+    let mut bench = Bench::new(9, 1);
+    let keys = keys_of("a");
+    bench.schedule.set_crons(&keys, true);
+    assert!(bench.serves("a"));
+    bench.look("a", Urgency::Due);
+    assert_eq!(bench.run(), ["a"]);
+    assert_eq!(bench.schedule.take_empty(), []);
+    bench.schedule.pruned(&keys.suffix(), 0);
+    assert!(bench.serves("a"));
+    let full = Err(StoreError::TooManyQueues { max: 1 });
+    assert_eq!(bench.offer("b", LATER_MS), full);
+    bench.schedule.set_crons(&keys, false);
+    assert_eq!(bench.schedule.take_empty(), [(keys.suffix(), Bytes::from("a"))]);
+    bench.schedule.pruned(&keys.suffix(), 0);
+    assert!(!bench.serves("a"));
+    // One that is not known and has none is not served for that.
+    bench.schedule.set_crons(&keys, false);
+    assert!(!bench.serves("a"));
+}

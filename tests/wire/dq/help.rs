@@ -82,6 +82,7 @@ fn examples_are_true() {
         assert_eq!(rest.is_empty(), !wanted.ends_with("..."), "{call}");
         types("DQ.CLEAR orders");
         types("DQ.RESUME orders");
+        types("DQ.CRON orders DEL nightly");
         // DQ.FIRE put the message there.
         backing.call(&["DEL", "orders"]).unwrap();
         held.iter().for_each(|key| drop(backing.call(&["DEL", key]).unwrap()));

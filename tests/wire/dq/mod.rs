@@ -5,6 +5,7 @@ mod cancel;
 mod clear;
 mod contains;
 mod convert;
+mod cron;
 mod dead;
 mod extend;
 mod fire;

@@ -197,7 +197,7 @@ fn take_limits() {
 fn one_waits(other: &mut Peer, queue: &str) {
     let takers = || {
         other.sends(format!("DQ.INFO {queue}\r\nECHO end\r\n"));
-        other.gets("*70\r\n«lines»$6\r\ntakers\r\n:«int»\r\n«lines»$3\r\nend\r\n").remove(1)
+        other.gets("*74\r\n«lines»$6\r\ntakers\r\n:«int»\r\n«lines»$3\r\nend\r\n").remove(1)
     };
     eventually(takers, |takers| takers == "1");
 }
