@@ -6,11 +6,14 @@
 --           list  destination
 --           hash  record       pause
 --           zset  quarantine   unreadable member -> its score
+--           zset  leased       id -> until, ms
+--           zset  retry        id -> when it can be taken again, ms
+--           zset  dead         id -> died, ms
 -- ARGV[1..] int   known  of each queue: when its head is due as far as is known, ms; or ''
--- RETURN    { now_us, 'OK', pending, ready, next_due, paused, quarantined, minute, hour... }:
---           of each queue; -1 where a key holds another type; next_due: score of the head, ''
+-- RETURN    { now_us, 'OK', pending, ready, next_due, paused, quarantined, minute, hour,
+--           leased, waiting, dead, again... }: of each queue; -1 where a key holds another type; next_due: score of the head, ''
 --           if none; paused: 1 | 0, by itself or with all; minute, hour: what is due within, -1
---           where members are large. Fewer than asked where finding scores took long: the rest
+--           where members are large; again: when a message can be taken again, ms, or ''. Fewer than asked where finding scores took long: the rest
 --           is to be asked again
 -- COST      O(log pending) for each queue, whatever the size of the members
 
@@ -25,29 +28,48 @@ local function due_within(timeout, pending, next_due, now_ms)
   return redis.call('ZCOUNT', timeout, '-inf', minute), redis.call('ZCOUNT', timeout, '-inf', hour)
 end
 
+local function size(key)
+  local found = redis.pcall('ZCARD', key)
+  return type(found) == 'number' and found or -1
+end
+
+-- When the first message can be taken again: its retry has come, or its lease has run out.
+local function again(leased, retry)
+  local least
+  for _, key in ipairs({ leased, retry }) do
+    local head = redis.pcall('ZRANGE', key, 0, 0, 'WITHSCORES')
+    local ms = not head.err and tonumber(head[2])
+    if ms and (not least or ms < least) then least = ms end
+  end
+  return least and string.format('%.0f', least) or ''
+end
+
 local all = KEYS[1]
 local expected = ARGV
 
 local now_us = Begin.now()
 local reply, spent_us = { now_us, 'OK' }, 0
 local of_all = all and redis.pcall('HGET', all, 'paused_until')
-for i = 2, #KEYS, 4 do
+for i = 2, #KEYS, 7 do
   local pending = redis.pcall('ZCARD', KEYS[i])
   local ready = redis.pcall('LLEN', KEYS[i + 1])
   local own = redis.pcall('HGET', KEYS[i + 2], 'paused_until')
   local quarantined = redis.pcall('ZCARD', KEYS[i + 3])
   pending = type(pending) == 'number' and pending or -1
-  local known, next_due, cost = tonumber(expected[(i + 2) / 4]), '', 0
+  local known, next_due, cost = tonumber(expected[(i + 5) / 7]), '', 0
   if pending > 0 then
     next_due, cost = Head.score(KEYS[i], pending, math.floor(now_us / 1000), known)
   end
-  local size = #reply
-  reply[size + 1] = pending
-  reply[size + 2] = type(ready) == 'number' and ready or -1
-  reply[size + 3] = next_due
-  reply[size + 4] = Pause.of(own, of_all, now_us / 1000) == '' and 0 or 1
-  reply[size + 5] = type(quarantined) == 'number' and quarantined or -1
-  reply[size + 6], reply[size + 7] = due_within(KEYS[i], pending, next_due, now_us / 1000)
+  local before = #reply
+  reply[before + 1] = pending
+  reply[before + 2] = type(ready) == 'number' and ready or -1
+  reply[before + 3] = next_due
+  reply[before + 4] = Pause.of(own, of_all, now_us / 1000) == '' and 0 or 1
+  reply[before + 5] = type(quarantined) == 'number' and quarantined or -1
+  reply[before + 6], reply[before + 7] = due_within(KEYS[i], pending, next_due, now_us / 1000)
+  local leased, waiting = size(KEYS[i + 4]), size(KEYS[i + 5])
+  reply[before + 8], reply[before + 9], reply[before + 10] = leased, waiting, size(KEYS[i + 6])
+  reply[before + 11] = leased + waiting > 0 and again(KEYS[i + 4], KEYS[i + 5]) or ''
   spent_us = spent_us + cost
   if spent_us > Head.spent_max_us then break end
 end

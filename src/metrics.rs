@@ -276,6 +276,10 @@ mod tests {
             quarantined: Some(4),
             due_minute: Some(0),
             due_hour: Some(1),
+            leased: Some(5),
+            waiting: Some(6),
+            dead: Some(7),
+            again_ms: Some(1_500),
         });
         metrics.script("offer", 0.001);
         metrics.link_up("offers", true);

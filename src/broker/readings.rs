@@ -64,6 +64,11 @@ impl Broker {
             sum.quarantined = all(|reading| reading.quarantined);
             sum.due_minute = all(|reading| reading.due_minute);
             sum.due_hour = all(|reading| reading.due_hour);
+            sum.leased = all(|reading| reading.leased);
+            sum.waiting = all(|reading| reading.waiting);
+            sum.dead = all(|reading| reading.dead);
+            let again = readings.as_ref().map(|all| all.iter().filter_map(|one| one.again_ms));
+            sum.again_ms = again.map(|each| each.max().unwrap_or(0));
         }
         // However many they are: the safety scan has seen them all.
         sum.overdue_ms = self.store.is_up().then(|| self.host.others_overdue_ms.get());
@@ -85,6 +90,10 @@ impl Broker {
             quarantined: u64::try_from(stats.quarantined).ok(),
             due_minute: u64::try_from(stats.due_minute).ok(),
             due_hour: u64::try_from(stats.due_hour).ok(),
+            leased: u64::try_from(stats.leased).ok(),
+            waiting: u64::try_from(stats.waiting).ok(),
+            dead: u64::try_from(stats.dead).ok(),
+            again_ms: Some(overdue_ms(stats.again, stats.now_ms)),
         };
         Some(stats.into_iter().map(reading).collect())
     }

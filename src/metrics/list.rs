@@ -159,6 +159,14 @@ list! {
             "Pending messages that are due within a minute, or overdue.";
         DUE_HOUR: Gauge Count "delay_broker_queue_due_hour" ["queue"]
             "Pending messages that are due within an hour, or overdue.";
+        LEASED: Gauge Count "delay_broker_queue_leased" ["queue"]
+            "Messages that consumers have taken and not settled, read from Redis at the scrape.";
+        WAITING: Gauge Count "delay_broker_queue_waiting" ["queue"]
+            "Messages that wait for a retry, read from Redis at the scrape.";
+        DEAD: Gauge Count "delay_broker_queue_dead" ["queue"]
+            "Dead messages, read from Redis at the scrape.";
+        AGAIN: Gauge Seconds "delay_broker_queue_retry_overdue_seconds" ["queue"]
+            "How long a retry or an ended lease has waited for a DQ.TAKE; of other the longest.";
         LOG_LOST: Counter Count "delay_broker_log_lines_lost_total" []
             "Log lines lost, since nobody read them in time or they could not be written.";
         PROCESS_CPU: Counter Seconds "process_cpu_seconds_total" []

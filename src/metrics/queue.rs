@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::lateness::Lateness;
 use super::list::{
-    ACKED, CANCELLED, CRON_MISSED, CRON_OFFERED, CRON_SKIPPED, DELIVERED, DIED, DUE_HOUR,
-    DUE_MINUTE, IN_QUARANTINE, LAPSED, LATENESS, NACKED, OFFERED, OVERDUE, PAUSED, PENDING,
-    QUARANTINED, READY, REMOVED, REQUEUED, STALE, Spec, TAKEN,
+    ACKED, AGAIN, CANCELLED, CRON_MISSED, CRON_OFFERED, CRON_SKIPPED, DEAD, DELIVERED, DIED,
+    DUE_HOUR, DUE_MINUTE, IN_QUARANTINE, LAPSED, LATENESS, LEASED, NACKED, OFFERED, OVERDUE,
+    PAUSED, PENDING, QUARANTINED, READY, REMOVED, REQUEUED, STALE, Spec, TAKEN, WAITING,
 };
 use super::text::{head, series};
 
@@ -34,8 +34,19 @@ const COUNTED: [&Spec; 15] = [
     &CRON_MISSED,
 ];
 /// In the order of [`Reading::numbers`].
-const READ: [&Spec; 7] =
-    [&PENDING, &READY, &OVERDUE, &PAUSED, &IN_QUARANTINE, &DUE_MINUTE, &DUE_HOUR];
+const READ: [&Spec; 11] = [
+    &PENDING,
+    &READY,
+    &OVERDUE,
+    &PAUSED,
+    &IN_QUARANTINE,
+    &DUE_MINUTE,
+    &DUE_HOUR,
+    &LEASED,
+    &WAITING,
+    &DEAD,
+    &AGAIN,
+];
 
 /// The metrics of one queue, or of all that share `other`.
 pub struct QueueMetrics {
@@ -55,6 +66,11 @@ pub struct Reading {
     pub quarantined: Option<u64>,
     pub due_minute: Option<u64>,
     pub due_hour: Option<u64>,
+    pub leased: Option<u64>,
+    pub waiting: Option<u64>,
+    pub dead: Option<u64>,
+    /// How long a message could have been taken again.
+    pub again_ms: Option<u64>,
 }
 
 impl Reading {
@@ -68,6 +84,10 @@ impl Reading {
             self.quarantined.map(number),
             self.due_minute.map(number),
             self.due_hour.map(number),
+            self.leased.map(number),
+            self.waiting.map(number),
+            self.dead.map(number),
+            self.again_ms.map(|ms| number(ms) / 1e3),
         ]
     }
 }

@@ -64,6 +64,12 @@ pub struct Stats {
     /// Due within a minute, and within an hour.
     pub due_minute: i64,
     pub due_hour: i64,
+    /// Messages that consumers have taken, that wait for a retry, and that are dead.
+    pub leased: i64,
+    pub waiting: i64,
+    pub dead: i64,
+    /// When the first of them can be taken again; `None` if there is none.
+    pub again: Option<Score>,
 }
 
 /// The outcome of recording the settings of a queue.
@@ -212,7 +218,7 @@ impl Store {
         let mut stats = Vec::with_capacity(queues.len());
         while let Some(left) = queues.get(stats.len()..).filter(|left| !left.is_empty()) {
             let left = left.get(..STATS_MAX).unwrap_or(left);
-            let mut keys = Vec::with_capacity(1 + left.len() * 4);
+            let mut keys = Vec::with_capacity(1 + left.len() * STATS.each.len());
             keys.push(Bytes::from_static(ALL.as_bytes()));
             for (queue, _) in left {
                 keys.extend(QueueKeys::new(queue).each_of(&STATS).cloned());
@@ -230,6 +236,10 @@ impl Store {
                     quarantined: answer.int()?,
                     due_minute: answer.int()?,
                     due_hour: answer.int()?,
+                    leased: answer.int()?,
+                    waiting: answer.int()?,
+                    dead: answer.int()?,
+                    again: answer.score_if_any()?,
                 });
             }
         }

@@ -136,7 +136,8 @@ scripts! {
     SIZE = "size" (Timeout Record Guard);
     INFO = "info"
         (Destination Timeout List Record Names Quarantine All Ids Leased Retry Dead Crons Guard);
-    STATS = "stats" (All) each (Timeout Destination Record Quarantine);
+    STATS = "stats" (All)
+        each (Timeout Destination Record Quarantine Leased Retry Dead);
     SETTLE = "settle" (Call Guard);
     NODE = "node" (Node);
     SETUP = "setup" (Call Timeout Record Guard);

@@ -37,7 +37,7 @@ pub const CALLS: [&str; 45] = [
     "quarantine_drop 10 1000 '' '' 0 ''",
     "size",
     "info",
-    "stats all timeout destination record quarantine",
+    "stats all timeout destination record quarantine leased retry dead",
     "settle 9",
     "node token 1000",
     "setup '' setup",

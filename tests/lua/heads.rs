@@ -107,7 +107,7 @@ fn any_score() {
                 {
                     let known = known.map_or("''".to_owned(), |known| known.to_string());
                     let reply = bench
-                        .run(&format!("stats all timeout destination record quarantine | {known}"));
+                        .run(&format!("stats all timeout destination record quarantine leased retry dead | {known}"));
                     let next_due = reply.split(' ').nth(3).unwrap();
                     let row = format!("{user}, {what}, {score}, known {known}: {reply}");
                     assert_eq!(next_due.parse(), Ok(wanted), "{row}");
@@ -200,7 +200,7 @@ impl Queue {
         let (queue, known, not) = (self.key("destination"), due.into_bytes(), Vec::new());
         let forever = crate::bench::FOREVER_MS.into();
         let numbers: [Vec<u8>; 3] = [forever, b"9".into(), b"1000000".into()];
-        let stats = "all timeout destination record quarantine";
+        let stats = "all timeout destination record quarantine leased retry dead";
         let info =
             "destination timeout list record names quarantine all ids leased retry dead crons";
         let transfer = "destination timeout list record names ids quarantine all";

@@ -268,38 +268,41 @@ fn stats() {
         (
             "nothing there",
             "",
-            "stats all timeout destination record quarantine",
-            "OK :0 :0 '' :0 :0 :0 :0",
+            "stats all timeout destination record quarantine leased retry dead",
+            "OK :0 :0 '' :0 :0 :0 :0 :0 :0 :0 ''",
         ),
         (
             "each in turn",
             "timeout m1(a)=-5.5 m2(b)=1; destination x y z
              p.timeout !string; p.destination !string; p.record !string; record paused_until=-1
-             quarantine bad=1; p.quarantine !string; all !string",
-            "stats all timeout destination record quarantine
-             p.timeout p.destination p.record p.quarantine timeout p.destination names ids",
-            "OK :2 :3 -5.5 :1 :1 :2 :2 :-1 :-1 '' :0 :-1 :-1 :-1 :2 :-1 -5.5 :0 :0 :2 :2",
+             quarantine bad=1; p.quarantine !string; all !string
+             leased #1=2000 #2=3000; retry #3=1000; dead #4=5 #5=6; p.leased !string",
+            "stats all timeout destination record quarantine leased retry dead
+             p.timeout p.destination p.record p.quarantine p.leased p.retry p.dead
+             timeout p.destination names ids p.leased leased dead",
+            "OK :2 :3 -5.5 :1 :1 :2 :2 :2 :1 :2 1000 :-1 :-1 '' :0 :-1 :-1 :-1 :-1 :0 :0 '' \
+             :2 :-1 -5.5 :0 :0 :2 :2 :-1 :2 :2 2000",
         ),
         (
             "a pause for a time, one that is over",
             "record paused_until=9000000000000; p.record paused_until=1000",
-            "stats all timeout destination record quarantine
-             p.timeout p.destination p.record p.quarantine",
-            "OK :0 :0 '' :1 :0 :0 :0 :0 :0 '' :0 :0 :0 :0",
+            "stats all timeout destination record quarantine leased retry dead
+             p.timeout p.destination p.record p.quarantine p.leased p.retry p.dead",
+            "OK :0 :0 '' :1 :0 :0 :0 :0 :0 :0 '' :0 :0 '' :0 :0 :0 :0 :0 :0 :0 ''",
         ),
         (
             "all are paused",
             "p.record paused_until=1000; all paused_until=-1",
-            "stats all timeout destination record quarantine
-             p.timeout p.destination p.record p.quarantine",
-            "OK :0 :0 '' :1 :0 :0 :0 :0 :0 '' :1 :0 :0 :0",
+            "stats all timeout destination record quarantine leased retry dead
+             p.timeout p.destination p.record p.quarantine p.leased p.retry p.dead",
+            "OK :0 :0 '' :1 :0 :0 :0 :0 :0 :0 '' :0 :0 '' :1 :0 :0 :0 :0 :0 :0 ''",
         ),
         (
             "what is no time is no pause",
             "record paused_until=soon; p.record paused_until=1e300; all paused_until=nan",
-            "stats all timeout destination record quarantine
-             p.timeout p.destination p.record p.quarantine",
-            "OK :0 :0 '' :0 :0 :0 :0 :0 :0 '' :0 :0 :0 :0",
+            "stats all timeout destination record quarantine leased retry dead
+             p.timeout p.destination p.record p.quarantine p.leased p.retry p.dead",
+            "OK :0 :0 '' :0 :0 :0 :0 :0 :0 :0 '' :0 :0 '' :0 :0 :0 :0 :0 :0 :0 ''",
         ),
     ]);
 }
@@ -422,7 +425,7 @@ fn info_of_spoiled_keys() {
         (
             "crons !string",
             "@crons holds another type",
-            "OK :0 :0 '' :0 :0 '' modern :-1 :0 redisson :0 ''",
+            "OK :0 :0 '' :0 :0 '' modern :-1 :0 redisson :0",
             ":0 :0 :0 '' :-1 '' ''",
         ),
     ] {
