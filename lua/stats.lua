@@ -11,10 +11,11 @@
 --           zset  dead         id -> died, ms
 -- ARGV[1..] int   known  of each queue: when its head is due as far as is known, ms; or ''
 -- RETURN    { now_us, 'OK', pending, ready, next_due, paused, quarantined, minute, hour,
---           leased, waiting, dead, again... }: of each queue; -1 where a key holds another type; next_due: score of the head, ''
---           if none; paused: 1 | 0, by itself or with all; minute, hour: what is due within, -1
---           where members are large; again: when a message can be taken again, ms, or ''. Fewer than asked where finding scores took long: the rest
---           is to be asked again
+--           leased, waiting, dead, again... }: of each queue; -1 where a key holds another
+--           type; next_due: score of the head, or when the queue's rate lets it go, '' if none;
+--           paused: 1 | 0, by itself or with all; minute, hour: what is due within, -1 where
+--           members are large; again: when a message can be taken again, ms, or ''. Fewer than
+--           asked where finding scores took long: the rest is to be asked again
 -- COST      O(log pending) for each queue, whatever the size of the members
 
 -- What is due within a minute and an hour. To count them compares the first and the last.
@@ -53,12 +54,20 @@ local of_all = all and redis.pcall('HGET', all, 'paused_until')
 for i = 2, #KEYS, 7 do
   local pending = redis.pcall('ZCARD', KEYS[i])
   local ready = redis.pcall('LLEN', KEYS[i + 1])
-  local own = redis.pcall('HGET', KEYS[i + 2], 'paused_until')
+  local of_record = redis.pcall('HMGET', KEYS[i + 2], 'paused_until', 'settings')
+  local own, settings = of_record[1], of_record[2]
   local quarantined = redis.pcall('ZCARD', KEYS[i + 3])
   pending = type(pending) == 'number' and pending or -1
   local known, next_due, cost = tonumber(expected[(i + 5) / 7]), '', 0
   if pending > 0 then
     next_due, cost = Head.score(KEYS[i], pending, math.floor(now_us / 1000), known)
+  end
+  local head = tonumber(next_due)
+  if head and (Record.setting(settings, 'rate') or 0) > 0 then
+    local queue, now_ms = { key = KEYS[i + 2], settings = settings }, now_us / 1000
+    local let_go_ms = Rate.next_ms(queue, Rate.tokens(queue, now_ms), now_ms)
+    -- One that may go is late from its own time on.
+    if let_go_ms > now_ms and let_go_ms > head then next_due = string.format('%.0f', let_go_ms) end
   end
   local before = #reply
   reply[before + 1] = pending

@@ -3,7 +3,7 @@
 -- KEYS[1]  list  destination    bare payloads
 -- KEYS[2]  zset  timeout        member -> due, Unix ms
 -- KEYS[3]  list  list           the members in offer order
--- KEYS[4]  hash  record         true name, pause, order_list, unlisted_*, flag
+-- KEYS[4]  hash  record         true name, pause, order_list, unlisted_*, flag, settings, tokens
 -- KEYS[5]  hash  names          name -> message id
 -- KEYS[6]  hash  ids            hex of the id -> name
 -- KEYS[7]  zset  quarantine     unreadable member -> its score
@@ -17,9 +17,11 @@
 --            shared, passed, end_us, moved... },
 --          { now_us, 'LATE' }, { now_us, 'WRONGTYPE', key }, { now_us, 'BADQUEUE', true name }
 --          AGAIN: this call made a part of a pass over the list, see _pass.lua, and moved nothing.
---          next: score of the head, '' if none. paused_until: '', ms, or -1 (until resumed), of
+--          next: score of the head, or when the rate of the queue lets it go; '' if none.
+--          paused_until: '', ms, or -1 (until resumed), of
 --          the queue or of all, whichever is later.
---          pause_ended_ms: when the last pause ended, 0 if there was none. quarantined: how many.
+--          pause_ended_ms: when the last pause ended, or what its rate held back was let go; 0 if
+--          neither. quarantined: how many.
 --          passed: the cost of the list, in elements that LREM would pass; shared: the part of it
 --          that would not grow with more messages.
 --          end_us: TIME at the end; now_us if time stands still in a script.
@@ -62,6 +64,13 @@ local now_ms, pending = string.format('%.3f', now_us / 1000), redis.call('ZCARD'
 local all_due = status == 'OK' and redis.call('ZCOUNT', timeout, '-inf', now_ms) or 0
 local due = math.min(all_due, messages_max)
 if unlisted > 0 then due = math.min(due, unlisted) end
+local tokens, came_ms
+if (Record.setting(queue.settings, 'rate') or 0) > 0 then
+  late()
+  tokens, came_ms = Rate.tokens(queue, now_us / 1000)
+  due = math.min(due, math.floor(tokens))
+  pause_ended_ms = math.max(pause_ended_ms, math.ceil(came_ms))
+end
 local members, scores, taken, bytes, chunk, largest = {}, {}, 0, 0, 1, 1
 while taken < due do
   local found = redis.call('ZRANGE', timeout, taken, math.min(taken + chunk, due) - 1, 'WITHSCORES')
@@ -150,6 +159,13 @@ end
 if plan then passed, shared = passed + plan.passed, plan.shared end
 
 reply[3] = Head.score(timeout, pending - taken, math.floor(now_us / 1000))
+if tokens then
+  late()
+  if taken > 0 then Rate.note(queue, tokens - taken, now_us / 1000) end
+  local next_ms = math.ceil(Rate.next_ms(queue, tokens - taken, now_us / 1000))
+  local head = tonumber(reply[3])
+  if head and head < next_ms then reply[3] = string.format('%d', next_ms) end
+end
 reply[6] = #poison / 2
 reply[7], reply[8] = math.ceil(shared), math.ceil(passed)
 if taken > 0 or status == 'AGAIN' then

@@ -85,7 +85,10 @@ impl Queue {
         let order_list = toml::Value::Boolean(self.order_list);
         let value = |value: u64| toml::Value::Integer(value.try_into().unwrap_or(i64::MAX));
         let settings = self.settings.iter();
-        let settings = settings.map(|(setting, of)| (setting.name.to_owned(), value(*of)));
+        let settings = settings.map(|(setting, of)| {
+            let shown = setting.shown(*of).map_or_else(|| value(*of), toml::Value::String);
+            (setting.name.to_owned(), shown)
+        });
         let pairs = pairs.into_iter().chain([("order_list".to_owned(), order_list)]);
         let pairs = pairs.chain(settings);
         toml::Value::Table(pairs.collect())

@@ -15,7 +15,12 @@ pub enum Unit {
     Ms,
     Percent,
     Messages,
+    /// Messages in a time, `100/s`, `30/m`, `5/h`; the number is that of an hour.
+    Rate,
 }
+
+/// The units of a rate, with how many of them an hour has.
+const TIMES: [(&str, u64); 3] = [("s", 3_600), ("m", 60), ("h", 1)];
 
 /// A setting of a queue.
 #[derive(Debug, PartialEq, Eq)]
@@ -87,11 +92,44 @@ static MAX_LENGTH: Setting = Setting {
             TOOMANY, and nothing old is dropped. 0: no limit.",
 };
 
+static RATE: Setting = Setting {
+    name: "rate",
+    unit: Unit::Rate,
+    default: 0,
+    allowed: 0..=3_600_000_000,
+    about: "Due messages that are delivered in a time, over all brokers. 0: no limit.",
+};
+
+static BURST: Setting = Setting {
+    name: "burst",
+    unit: Unit::Messages,
+    default: 0,
+    allowed: 0..=1_000_000,
+    about: "Messages that the rate lets go at once after a quiet time. 0: those of a tenth of a \
+            second, at least one.",
+};
+
 /// In the order in which they are shown.
-pub static SETTINGS: [&Setting; 7] =
-    [&LEASE, &LIMIT, &BACKOFF_MIN, &BACKOFF_MAX, &JITTER, &IN_FLIGHT_MAX, &MAX_LENGTH];
+pub static SETTINGS: [&Setting; 9] = [
+    &LEASE,
+    &LIMIT,
+    &BACKOFF_MIN,
+    &BACKOFF_MAX,
+    &JITTER,
+    &IN_FLIGHT_MAX,
+    &MAX_LENGTH,
+    &RATE,
+    &BURST,
+];
 
 impl Setting {
+    /// A value as it may be written; `None` where that is the number.
+    pub fn shown(&self, value: u64) -> Option<String> {
+        let fits = |(_, times): &(&str, u64)| value.is_multiple_of(*times);
+        let (unit, times) = TIMES.into_iter().find(fits).filter(|_| self.unit == Unit::Rate)?;
+        (value > 0).then(|| format!("{}/{unit}", value / times))
+    }
+
     /// The one of this name, in any case.
     pub fn named(name: &[u8]) -> Option<&'static Self> {
         SETTINGS.into_iter().find(|known| name.eq_ignore_ascii_case(known.name.as_bytes()))
@@ -108,12 +146,24 @@ impl Setting {
             };
         }
         let text = std::str::from_utf8(raw).ok().filter(|text| !text.starts_with('+'));
+        if self.unit == Unit::Rate {
+            let rate = text.and_then(rate).filter(|rate| self.allowed.contains(rate));
+            return rate
+                .ok_or_else(|| "must be a rate up to 1000000/s, as 100/s, 30/m or 5/h".into());
+        }
         let value = text.and_then(|text| text.parse().ok());
         value.filter(|value| self.allowed.contains(value)).ok_or_else(|| {
             let percent = if self.unit == Unit::Percent { " (percent)" } else { "" };
             format!("must be a whole number from {least} to {most}{percent}")
         })
     }
+}
+
+/// A rate as the messages of an hour; without a unit they are of a second.
+fn rate(text: &str) -> Option<u64> {
+    let (number, unit) = text.split_once('/').unwrap_or((text, "s"));
+    let (_, times) = TIMES.into_iter().find(|(known, _)| unit.eq_ignore_ascii_case(known))?;
+    number.parse::<u64>().ok()?.checked_mul(times)
 }
 
 /// Who set a setting.
@@ -206,6 +256,8 @@ impl Settings {
             let ((now, _), (was, _)) = (self.get(setting), before.get(setting));
             if now != was {
                 let comma = if text.is_empty() { "" } else { ", " };
+                let shown = |value| setting.shown(value).unwrap_or_else(|| value.to_string());
+                let (now, was) = (shown(now), shown(was));
                 let _ = write!(text, "{comma}{} {now} (was {was})", setting.name);
             }
         }
@@ -219,7 +271,14 @@ mod tests {
 
     #[test]
     fn values() {
-        let rows: [(&str, &str, Result<u64, &str>); 14] = [
+        let rows: [(&str, &str, Result<u64, &str>); 21] = [
+            ("rate", "0", Ok(0)),
+            ("rate", "5", Ok(18_000)),
+            ("rate", "5/s", Ok(18_000)),
+            ("rate", "30/M", Ok(1_800)),
+            ("rate", "1/h", Ok(1)),
+            ("rate", "1/d", Err("must be a rate up to 1000000/s, as")),
+            ("rate", "1000001/s", Err("must be a rate up to")),
             ("limit", "0", Ok(0)),
             ("LIMIT", "5", Ok(5)),
             ("limit", "-1", Err("must be a whole number from 0 to 1000000")),
@@ -243,6 +302,10 @@ mod tests {
                 Err(rule) => assert!(parsed.unwrap_err().starts_with(rule), "{name} {raw}"),
             }
         }
+        for shown in ["1/h", "100/m", "7/s"] {
+            assert_eq!(RATE.shown(RATE.parse(shown.as_bytes()).unwrap()).unwrap(), shown);
+        }
+        assert_eq!((RATE.shown(0), LIMIT.shown(5)), (None, None));
         assert_eq!(Setting::named(b"lease"), None);
         for setting in SETTINGS {
             assert!(setting.allowed.contains(&setting.default), "{}", setting.name);

@@ -104,6 +104,7 @@ parts! {
     "Publish" = "_publish";
     "Convert" = "_convert";
     "Lease" = "_lease";
+    "Rate" = "_rate";
     "Store" = "_store";
     "Cron" = "_cron";
 }

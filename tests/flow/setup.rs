@@ -1,5 +1,7 @@
 //! Settings of queues: who goes by them, and where they come from.
 
+use std::time::Instant;
+
 use crate::stage::{eventually, field_of, say};
 use crate::support::broker::Broker;
 use crate::support::redis::Redis;
@@ -68,4 +70,33 @@ fn settings_of_the_file() {
         (setting(&mut client, "limit") == of_file).then_some(())
     });
     assert_eq!(setting(&mut client, "jitter"), (20, "default".to_owned()));
+}
+
+/// A storm is smoothed, over two brokers together, and nothing is lost or counted as late.
+#[test]
+fn a_rate() {
+    let redis = Redis::spawn(&[]);
+    let brokers = [Broker::spawn(&redis.url(0), &[]), Broker::spawn(&redis.url(0), &[])];
+    let mut clients = brokers.each_ref().map(Broker::client);
+    say(&mut clients[0], "DQ.SETUP q rate 20/s burst 5");
+    let begun = Instant::now();
+    for n in 0..50 {
+        say(&mut clients[n % 2], &format!("DQ.OFFER q 0 {n:02}"));
+    }
+    let mut backing = redis.client(0);
+    let mut seen = 0;
+    eventually("all of them", || {
+        let delivered = backing.call(&["LLEN", "q"]).unwrap().int();
+        // What is there now has come by now, at most at the rate.
+        let most = 5.0 + 20.0 * begun.elapsed().as_secs_f64() + 1.0;
+        assert!(delivered as f64 <= most, "{delivered} of {most}");
+        assert!(delivered >= seen, "{delivered} after {seen}");
+        seen = delivered;
+        (delivered == 50).then_some(())
+    });
+    let all = backing.call(&["LRANGE", "q", "0", "-1"]).unwrap().texts();
+    let mut sorted = all.clone();
+    sorted.sort();
+    sorted.dedup();
+    assert_eq!((sorted.len(), all.len()), (50, 50));
 }

@@ -106,8 +106,8 @@ fn any_score() {
                     [None, Some(ceil), Some(5), Some((ceil + 1).min(END)), Some(ceil / 2 + 7)]
                 {
                     let known = known.map_or("''".to_owned(), |known| known.to_string());
-                    let reply = bench
-                        .run(&format!("stats all timeout destination record quarantine leased retry dead | {known}"));
+                    let keys = "timeout destination record quarantine leased retry dead";
+                    let reply = bench.run(&format!("stats all {keys} | {known}"));
                     let next_due = reply.split(' ').nth(3).unwrap();
                     let row = format!("{user}, {what}, {score}, known {known}: {reply}");
                     assert_eq!(next_due.parse(), Ok(wanted), "{row}");

@@ -170,3 +170,47 @@ fn offers_to_a_full_queue() {
     bench.returns("offer q 5:m4(d)", "OK :0 :1");
     bench.returns("offer q 5:m5(e)", "OK :0 FULL_3_3");
 }
+
+/// A bucket that is full lets its burst go; then one comes every 100 ms, at this rate.
+#[test]
+fn rate() {
+    let settings = "settings=\\x20burst:2/setup\\x20rate:36000/setup";
+    let given = format!(
+        "timeout m1(a)=1 m2(b)=2 m3(c)=3 m4(d)=9000000000000; list m1(a) m2(b) m3(c) m4(d)
+         record name=$q {settings}"
+    );
+    let mut bench = Bench::new(&given);
+    let next = |bench: &mut Bench| -> (f64, String) {
+        let reply = bench.run("transfer 9 1000");
+        let mut words = reply.split(' ');
+        assert_eq!(words.next(), Some("OK"), "{reply}");
+        let next: f64 = words.next().unwrap().parse().unwrap();
+        let from_now = next - bench.now_us as f64 / 1e3;
+        (from_now, words.skip(5).collect::<Vec<_>>().join(" "))
+    };
+    let (wait, moved) = next(&mut bench);
+    assert!((99.0..=101.0).contains(&wait), "{wait}");
+    assert_eq!(moved, "1 :1 2 :1");
+    assert_eq!(bench.redis("LRANGE @destination 0 -1").texts(), ["a", "b"]);
+    let at = bench.now_us as f64 / 1e3;
+    // Too early: nothing is moved, and nothing noted.
+    let noted = bench.redis("HGET @record tokens").text();
+    assert_eq!(noted, format!("0.000000 {at:.3}"));
+    let (wait, moved) = next(&mut bench);
+    assert!((0.0..=100.0).contains(&wait) && moved.is_empty(), "{wait} {moved}");
+    assert_eq!(bench.redis("HGET @record tokens").text(), noted);
+    // A token and a half have come: one goes, and it counts as late from the token on.
+    let earlier = at - 150.0;
+    bench.redis(&format!("HSET @record tokens 0.000000_{earlier:.3}").replace('_', "\\x20"));
+    let reply = bench.run("transfer 9 1000");
+    let words: Vec<&str> = reply.split(' ').collect();
+    assert_eq!(words[1], "9000000000000", "{reply}");
+    let came: f64 = words[3].trim_start_matches(':').parse().unwrap();
+    assert!((came - (earlier + 100.0)).abs() <= 1.5, "{came} {earlier}");
+    assert_eq!(bench.redis("LRANGE @destination 0 -1").texts(), ["a", "b", "c"]);
+    // A clock that went back gives no token, and takes none.
+    bench.give("timeout m5(e)=5; list m5(e)");
+    bench.redis("HSET @record tokens 0.500000\\x209000000000000.000");
+    let (wait, moved) = next(&mut bench);
+    assert!((45.0..=51.0).contains(&wait) && moved.is_empty(), "{wait} {moved}");
+}

@@ -1,10 +1,10 @@
 //! `DQ.SETUP queue [RESET|IFABSENT] [setting value ...]`: shows or changes the settings of a queue,
 //! which all brokers go by.
 //!
-//! Without more than the queue: an array of maps, setting, value (ms, percent or messages), origin
-//! (`default`, `setup`, or `file`: `[[queues]]` of a broker). Else OK. The value DEFAULT, in any
-//! case, unsets one; RESET unsets all that is not named behind it; IFABSENT leaves each that is
-//! set. Calls that came before go on as they began.
+//! Without more than the queue: an array of maps, setting, value (ms, percent, messages, or a rate
+//! as `100/s`), origin (`default`, `setup`, or `file`: `[[queues]]` of a broker). Else OK. The value
+//! DEFAULT, in any case, unsets one; RESET unsets all that is not named behind it; IFABSENT leaves
+//! each that is set. Calls that came before go on as they began.
 //! Errors: ERR (unknown setting, value), BADQUEUE, WRONGTYPE, UNAVAILABLE, UNCERTAIN (it may be
 //! repeated). Way: `lua/setup.lua`, `lua/info.lua`.
 
@@ -98,7 +98,7 @@ fn shown(settings: &Settings) -> Reply {
         let (value, origin) = settings.get(setting);
         let fields = [
             ("setting", setting.name.into()),
-            ("value", Reply::count(value)),
+            ("value", setting.shown(value).map_or_else(|| Reply::count(value), Reply::from)),
             ("origin", origin.word().into()),
         ];
         Reply::map(fields)

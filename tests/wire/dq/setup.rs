@@ -13,6 +13,8 @@ fn shown(limit: (u64, &str), lease: (u64, &str)) -> String {
         ("jitter", (20, "default")),
         ("in_flight_max", (0, "default")),
         ("max_length", (0, "default")),
+        ("rate", (0, "default")),
+        ("burst", (0, "default")),
     ];
     let row = |(name, (value, origin)): (&str, (u64, &str))| {
         format!(
