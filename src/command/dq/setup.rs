@@ -2,9 +2,9 @@
 //! which all brokers go by.
 //!
 //! Without more than the queue: an array of maps, setting, value (ms, percent, messages, or a rate
-//! as `100/s`), origin (`default`, `setup`, or `file`: `[[queues]]` of a broker). Else OK. The value
-//! DEFAULT, in any case, unsets one; RESET unsets all that is not named behind it; IFABSENT leaves
-//! each that is set. Calls that came before go on as they began.
+//! as `100/s`), origin (`default`, `setup`, or `file`: `[[queues]]` of a broker). Else OK. The
+//! value DEFAULT, in any case, unsets one; RESET unsets all that is not named behind it; IFABSENT
+//! leaves each that is set. Calls that came before go on as they began.
 //! Errors: ERR (unknown setting, value), BADQUEUE, WRONGTYPE, UNAVAILABLE, UNCERTAIN (it may be
 //! repeated). Way: `lua/setup.lua`, `lua/info.lua`.
 
