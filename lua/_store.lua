@@ -65,14 +65,16 @@ local function store(timeout, list, now_ms, delays, members, first, last)
   return nil, least, head
 end
 
--- A named message, which takes the place of the pending one of that name; as `store_one`.
-function Store.named(timeout, list, names, ids, score, member, id, name, mode)
+-- A named message, which takes the place of the pending one of that name; as `store_one`. `full`:
+-- why there is no room for one more.
+function Store.named(timeout, list, names, ids, score, member, id, name, mode, full)
   local text = redis.pcall('HGET', names, name)
   if type(text) == 'table' then return reason(text, names) end
   local kind = redis.pcall('HLEN', ids)
   if type(kind) == 'table' then return reason(kind, ids) end
   local replaced = Find.member(timeout, names, '', name)
   if (mode == 'NX' and replaced) or (mode == 'XX' and not replaced) then return 2 end
+  if full and not replaced then return full end
 
   local failure = store_one(timeout, list, score, member)
   if failure then return failure end
@@ -118,12 +120,15 @@ function Store.group(keys, key, now_ms, members, first, last, delays, format, or
   if owner and owner ~= queue_name then return 'BADQUEUE ' .. owner end
   local ready = redis.pcall('LLEN', destination)
   if type(ready) ~= 'number' then return reason(ready, destination) end
+  local full
   if settings then
     local max = Record.setting(settings, 'max_length') or 0
     local length = max > 0 and redis.pcall('ZCARD', timeout)
     if type(length) == 'table' then return reason(length, timeout) end
-    if length and ready + length + last - first + 1 > max then
-      return string.format('FULL %d %d', ready + length, max)
+    local more = last - first + 1
+    if length and ready + length + more > max then
+      full = string.format('FULL %d %d %d', ready + length, max, more)
+      if not name then return full end
     end
   end
 
@@ -144,7 +149,7 @@ function Store.group(keys, key, now_ms, members, first, last, delays, format, or
     score, least = score_of(now_ms, delays)
     if name then
       local names, ids = keys[key + 4], keys[key + 5]
-      failure = named(timeout, kept, names, ids, score, members[first], id, name, mode)
+      failure = named(timeout, kept, names, ids, score, members[first], id, name, mode, full)
     else
       failure = store_one(timeout, kept, score, members[first])
     end

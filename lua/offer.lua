@@ -24,8 +24,8 @@
 -- RETURN    { now_us, 'OK', group, outcome... }, { now_us, 'LATE' | 'SETTLED' }. Groups count from
 --           0; one that is not there was stored. Outcome: 1 stored and published, 2 nothing done
 --           (NX, XX), or why nothing was stored: 'WRONGTYPE key', 'BADQUEUE true name', 'CLASH',
---           'FULL messages max_length', words of Redis ('OOM ...'); only after 'INTERNAL id clash'
---           (several messages) some may be stored
+--           'FULL messages max_length more', words of Redis ('OOM ...'); only after 'INTERNAL id
+--           clash' (several messages) some may be stored
 -- COST      O(log pending) for each message
 
 local now_us, refused = Begin.call()

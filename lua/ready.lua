@@ -4,6 +4,7 @@
 --           list  destination
 --           zset  leased       id -> until, ms
 --           zset  retry        id -> when it can be taken again, ms
+--           hash  record       settings
 -- RETURN    { now_us, 'OK', ready... }: of each queue 1 | 0; 0 where a key holds another type
 -- COST      O(1) for each queue
 
@@ -15,10 +16,17 @@ local function is_due(zset)
   local head = redis.pcall('ZRANGE', zset, 0, 0, 'WITHSCORES')
   return not head.err and head[2] and tonumber(head[2]) <= now_us / 1000
 end
-for i = 1, #keys, 3 do
+for i = 1, #keys, 4 do
   local length = redis.pcall('LLEN', keys[i])
   local listed = type(length) == 'number' and length > 0
-  local ready = listed or is_due(keys[i + 1]) or is_due(keys[i + 2])
+  local ready = is_due(keys[i + 1])
+  if not ready and (listed or is_due(keys[i + 2])) then
+    -- Where as many are leased as may be, none of these can be had.
+    local settings = redis.pcall('HGET', keys[i + 3], 'settings')
+    local max = type(settings) == 'string' and Record.setting(settings, 'in_flight_max') or 0
+    local leased = max > 0 and redis.pcall('ZCARD', keys[i + 1])
+    ready = type(leased) ~= 'number' or leased < max
+  end
   reply[#reply + 1] = ready and 1 or 0
 end
 return reply

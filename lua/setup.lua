@@ -7,8 +7,8 @@
 -- ARGV[1]   int     number   of this call
 -- ARGV[2]   int     valid_until_ms
 -- ARGV[3]   text    queue
--- ARGV[4]   text    mode     ''; 'IFABSENT': only those that are not set; 'IFNONE': only if nothing
---                            is; 'RESET': in place of all that is
+-- ARGV[4]   text    mode     ''; 'IFABSENT': only those that are not set; 'RESET': in place of all
+--                            that is
 -- ARGV[5]   text    origin   of these: 'setup' or 'file'
 -- ARGV[6..] text    pairs    key, and whole number or '': not set any more
 -- RETURN    { now_us, 'OK', before, after }: the field as it was, and as it is.
@@ -24,13 +24,16 @@ if refused then return refused end
 
 -- Settings that only a newer broker knows are kept.
 local before, values = queue.settings or '', {}
-if mode ~= 'RESET' then
-  for key, value in string.gmatch(before, ' ([%w_]+):(%d+/%a+)') do values[key] = value end
+for key, value in string.gmatch(before, ' ([%w_]+):(%d+/%a+)') do
+  if mode ~= 'RESET' or key == 'file' then values[key] = value end
 end
+-- That a broker's file was recorded: where this is missing, Redis has lost it.
+if origin == 'file' then values.file = '1/file' end
 for i = 6, #ARGV, 2 do
   local key, value = ARGV[i], ARGV[i + 1]
-  local leaves = (mode == 'IFABSENT' and values[key]) or (mode == 'IFNONE' and before ~= '')
-  if not leaves then values[key] = value ~= '' and value .. '/' .. origin or nil end
+  if mode ~= 'IFABSENT' or not values[key] then
+    values[key] = value ~= '' and value .. '/' .. origin or nil
+  end
 end
 local each = {}
 for key, value in pairs(values) do each[#each + 1] = ' ' .. key .. ':' .. value end

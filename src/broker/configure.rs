@@ -29,8 +29,8 @@ pub(super) async fn configure(broker: Rc<Broker>) {
             let name = Bytes::from(queue.name.clone());
             let again = recorded.contains(&name);
             // A Redis that lost everything lost these too. What somebody set since is kept.
-            if again && !queue.settings.is_empty() && has_none(&broker, &name).await {
-                set_up(&broker, queue, ChangeMode::IfNone).await;
+            if again && !queue.settings.is_empty() && is_lost(&broker, &name).await {
+                set_up(&broker, queue, ChangeMode::IfAbsent).await;
             }
             if again && keys::is_guessed(&name) {
                 continue;
@@ -71,10 +71,10 @@ pub(super) async fn configure(broker: Rc<Broker>) {
     }
 }
 
-/// True if surely nothing is set of a queue.
-async fn has_none(broker: &Broker, name: &Bytes) -> bool {
+/// True if surely no file's settings are recorded of a queue.
+async fn is_lost(broker: &Broker, name: &Bytes) -> bool {
     let info = broker.store.info(&QueueName::trusted(name.clone()), None).await;
-    info.is_ok_and(|state| state.settings.is_empty())
+    info.is_ok_and(|state| !state.settings.has_file)
 }
 
 /// Records the settings that the file names; true if they are.

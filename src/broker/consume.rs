@@ -89,14 +89,26 @@ impl Broker {
         };
         // One after the other, so that what is there is taken in their order.
         if queues.len() > 1 || block.is_none() {
+            let mut spoiled = None;
             for queue in &queues {
                 let take = Take { queues: vec![queue.clone()], wanted };
-                if let Some(hand) = takers.take(take, None::<Ready<()>>).await? {
-                    return Ok(Some(taken(hand)));
+                match takers.take(take, None::<Ready<()>>).await {
+                    Ok(Some(hand)) => return Ok(Some(taken(hand))),
+                    Ok(None) => {}
+                    // The others have nothing to do with it.
+                    Err(
+                        error @ (StoreError::WrongType { .. }
+                        | StoreError::BadQueue { .. }
+                        | StoreError::TooBig { .. }),
+                    ) => spoiled = spoiled.or(Some(error)),
+                    Err(error) => return Err(error),
                 }
                 if enough.is_cancelled() {
                     return Ok(None);
                 }
+            }
+            if let Some(error) = spoiled {
+                return Err(error);
             }
         }
         let Some(at_most) = block else {

@@ -195,8 +195,6 @@ pub enum ChangeMode {
     Named,
     /// Those that are set.
     IfAbsent,
-    /// All, if any is set.
-    IfNone,
     /// None: what it does not name has its default.
     Reset,
 }
@@ -207,7 +205,6 @@ impl ChangeMode {
         match self {
             Self::Named => "",
             Self::IfAbsent => "IFABSENT",
-            Self::IfNone => "IFNONE",
             Self::Reset => "RESET",
         }
     }
@@ -224,7 +221,11 @@ pub struct SettingsChange {
 
 /// The settings of a queue as its record has them. What was not written by us counts as not set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Settings(Vec<(&'static Setting, u64, Origin)>);
+pub struct Settings {
+    each: Vec<(&'static Setting, u64, Origin)>,
+    /// A broker has recorded those of its file, since Redis was empty.
+    pub has_file: bool,
+}
 
 impl Settings {
     pub fn parse(field: &[u8]) -> Self {
@@ -236,17 +237,20 @@ impl Settings {
             Some((setting, value.parse().ok()?, origin))
         };
         let text = String::from_utf8_lossy(field);
-        Self(text.split(' ').filter_map(one).collect())
+        Self {
+            each: text.split(' ').filter_map(one).collect(),
+            has_file: text.split(' ').any(|pair| pair == "file:1/file"),
+        }
     }
 
     /// The value in effect, and where it comes from.
     pub fn get(&self, setting: &'static Setting) -> (u64, Origin) {
-        let own = self.0.iter().find(|(known, ..)| *known == setting);
+        let own = self.each.iter().find(|(known, ..)| *known == setting);
         own.map_or((setting.default, Origin::Default), |(_, value, origin)| (*value, *origin))
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.each.is_empty()
     }
 
     /// What is other than in another one, for people: `limit 5 (was 3)`.

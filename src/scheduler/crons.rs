@@ -312,10 +312,8 @@ impl Crons {
         let now_ms = self.now_ms();
         let at = match outcome {
             Ok((CronHead::Nothing, _)) => None,
-            Ok((CronHead::Paused, why)) => {
-                failed = why;
-                None
-            }
+            // Whoever lets them go on again may be another broker: nothing waits here.
+            Ok((CronHead::Paused, _)) => None,
             Ok((CronHead::At(at), why)) => {
                 failed = why;
                 let retry = if failed.is_some() { RETRY_MS } else { 1 };

@@ -68,10 +68,10 @@ pub enum StoreError {
     TooManyQueues { max: usize },
     /// Not applied: the queue holds as many messages as it may.
     #[error(
-        "the queue holds {length} of {max} messages (max_length, DQ.SETUP): let consumers take \
-         some, or raise the limit"
+        "the queue holds {length} of {max} messages (max_length, DQ.SETUP), and {more} more do not \
+         fit: let consumers take some, offer fewer at once, or raise the limit"
     )]
-    QueueFull { length: u64, max: u64 },
+    QueueFull { length: u64, max: u64, more: u64 },
     /// Not applied: as many takers wait as may.
     #[error(
         "the limit of {max} takers that wait (limits.takers_max) is reached: retry, or raise the \

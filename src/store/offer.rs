@@ -171,7 +171,7 @@ fn failure(text: &[u8], link: &Link) -> StoreError {
         let text = String::from_utf8_lossy(full);
         let mut numbers = text.split(' ').map(|number| number.parse().unwrap_or(0));
         let mut next = || numbers.next().unwrap_or(0);
-        return StoreError::QueueFull { length: next(), max: next() };
+        return StoreError::QueueFull { length: next(), max: next(), more: next() };
     }
     match text.strip_prefix(b"WRONGTYPE ") {
         Some(key) => StoreError::WrongType { key: Cut(key).to_string() },

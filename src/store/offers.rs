@@ -56,9 +56,9 @@ struct Kept {
     configured: Configured,
     /// The batch and the group in it that take more messages for it.
     group: Option<(u64, usize)>,
-    /// It was full: from then on each command has a group of its own, so that those which fit are
-    /// stored.
-    fills: bool,
+    /// It was full: up to this batch each command has a group of its own, so that those which fit
+    /// are stored.
+    fills_to: u64,
 }
 
 impl Kept {
@@ -181,7 +181,7 @@ impl Offers {
         self.with_kept(queue, |kept| {
             let mut open = kept.node.batches.open.borrow_mut();
             let index = match kept.group {
-                Some((batch, index)) if batch == open.number && !kept.fills => index,
+                Some((batch, index)) if batch == open.number && kept.fills_to < batch => index,
                 _ => open.new_group(kept.new_group(None)),
             };
             kept.group = Some((open.number, index));
@@ -244,7 +244,7 @@ impl Offers {
             keys,
             configured: self.configured.borrow().get(queue).copied().unwrap_or_default(),
             group: None,
-            fills: false,
+            fills_to: 0,
         }))
     }
 
@@ -297,7 +297,10 @@ async fn send(offers: Rc<Offers>, node: Rc<Node>, lane: usize) {
     }
     for (group, outcome) in groups.iter().zip(&outcomes) {
         if let Outcome::Failed(StoreError::QueueFull { .. }) = outcome {
-            offers.with_kept(&group.keys.name, |kept| kept.fills = true);
+            offers.with_kept(&group.keys.name, |kept| {
+                let open = kept.node.batches.open.borrow().number;
+                kept.fills_to = open.saturating_add(APART_FOR);
+            });
         }
         if let Outcome::Stored { now_ms, head } = outcome {
             let dues = || group.messages.iter().map(|message| message.due.ms(*now_ms));
@@ -308,6 +311,8 @@ async fn send(offers: Rc<Offers>, node: Rc<Node>, lane: usize) {
     batch.finish(groups, outcomes);
 }
 
+/// Batches in which the commands of a queue that was full are kept apart.
+const APART_FOR: u64 = 1_000;
 /// How often a message whose id is taken gets another one.
 const CLASHES_MAX: usize = 3;
 

@@ -152,7 +152,7 @@ scripts! {
     EXTEND = "extend" (Call Timeout Record Leased Retry Dead Taken Tries Guard);
     TAKEN = "taken" (Timeout Record Leased Retry Dead Taken Tries Guard);
     DEAD = "dead" (Call Timeout Record Leased Retry Dead Taken Tries Guard);
-    READY = "ready" () each (Destination Leased Retry);
+    READY = "ready" () each (Destination Leased Retry Record);
     CRON = "cron" (Call Destination Timeout List Record Names Ids Crons Cron Guard);
     CRON_SET = "cron_set" (Call Destination Timeout Record Crons Cron Guard);
     CRON_STOP = "cron_stop" (Call Timeout Record Crons Cron Guard);

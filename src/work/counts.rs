@@ -67,7 +67,7 @@ pub fn render<'a>(workers: impl Iterator<Item = (&'a str, usize, &'a Counts)> + 
         // Writing to a string cannot fail.
         let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
         for (queue, concurrency, counts) in workers.clone() {
-            let queue = queue.escape_debug();
+            let queue = label(queue);
             let mut line = |suffix: &str, labels: &str, number: f64| {
                 let _ = writeln!(out, "{name}{suffix}{{queue=\"{queue}\"{labels}}} {number}");
             };
@@ -117,6 +117,11 @@ pub fn line<'a>(workers: impl Iterator<Item = (&'a str, usize, &'a Counts)>) -> 
         )
     });
     parts.collect::<Vec<_>>().join("; ")
+}
+
+/// A value of a label, as Prometheus reads it.
+fn label(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 #[cfg(test)]

@@ -56,7 +56,8 @@ impl Label {
 pub struct Done {
     pub settle: Settle,
     pub label: Label,
-    /// The handler can work for no message: the worker ends, and says this.
+    /// The handler can work for no message, if it did for none before: the worker ends, and says
+    /// this.
     pub unfit: Option<String>,
 }
 
@@ -117,8 +118,10 @@ pub fn of_exit(exit: Exit, last: &str) -> Done {
         Exit::Code(0) => Done::acked(),
         Exit::Code(DATA) => Done::fatal(reason(DATA)),
         Exit::Code(code) if NO_PROGRAM.contains(&code) => {
+            // The attempt counts, since another message may do without that program: a message that
+            // stops the worker at each start must come to an end.
             let unfit = format!("the command ended with {code}: a program is missing; {last}");
-            Done { unfit: Some(unfit), ..Done::silent() }
+            Done { unfit: Some(unfit), ..Done::failed(reason(code)) }
         }
         Exit::Code(code) => Done::failed(reason(code)),
         Exit::Signal(signal) => Done::failed(format!("signal {signal}")),
@@ -249,8 +252,10 @@ mod tests {
         for (exit, last, done) in rows {
             assert_eq!(of_exit(exit, last), done, "{exit:?} {last}");
         }
-        assert!(unfit(of_exit(Exit::Code(126), "")));
-        assert!(unfit(of_exit(Exit::Code(127), "sh: x: not found")));
+        for (code, last) in [(126, ""), (127, "sh: x: not found")] {
+            let done = of_exit(Exit::Code(code), last);
+            assert!(done.unfit.is_some() && done.label == Label::Failed, "{done:?}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! Keeps: what comes after the stop, or in a pause, goes back without an attempt that counts; a
 //! place is free again once its message is settled, so nothing waits here but messages in work.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,6 +58,8 @@ pub struct Worker {
     poster: Option<Poster>,
     groups: Groups,
     phase: watch::Receiver<Phase>,
+    /// A handler has ended, and not for want of a program.
+    works: Cell<bool>,
     /// Why the process has to end.
     ends: mpsc::Sender<End>,
 }
@@ -77,6 +80,7 @@ impl Worker {
             places: Arc::new(Semaphore::new(settings.concurrency)),
             settler: Settler::start(brokers),
             counts: Counts::default(),
+            works: Cell::new(false),
             groups: groups.clone(),
             settings,
             poster,
@@ -225,7 +229,11 @@ impl Worker {
         };
         self.counts.handled(done.label, begun.elapsed());
         self.say(&message, &done, begun.elapsed());
-        if let Some(why) = &done.unfit {
+        // One that has worked misses something for this message only.
+        if done.unfit.is_none() {
+            self.works.set(true);
+        }
+        if let Some(why) = done.unfit.as_ref().filter(|_| !self.works.get()) {
             self.end(End { code: UNFIT, why: why.clone() });
         }
         let until = until.max(Instant::now() + SETTLE_LEAST);

@@ -65,6 +65,12 @@ fn settings_of_the_file() {
     assert_eq!(setting(&mut client, "jitter"), (1, "setup".to_owned()));
     say(&mut client, "DQ.SETUP q limit 4");
     assert_eq!(setting(&mut broker.client(), "limit"), (4, "setup".to_owned()));
+    // Unset by a client is not lost.
+    say(&mut client, "DQ.SETUP q RESET");
+    let record = "delay_broker_queue:{q}";
+    let field = redis.client(0).call(&["HGET", record, "settings"]).unwrap().text();
+    assert_eq!(field, " file:1/file");
+    assert_eq!(setting(&mut client, "limit"), (16, "default".to_owned()));
     redis.client(0).call(&["FLUSHALL"]).unwrap();
     eventually("the file's limit again", || {
         (setting(&mut client, "limit") == of_file).then_some(())

@@ -51,7 +51,7 @@ pub const CALLS: [&str; 45] = [
     "extend 60000 #1 1",
     "taken leased 10 1000 1000 '' '' 0 ''",
     "dead 0 0 #3",
-    "ready destination leased retry",
+    "ready destination leased retry record",
     "cron n spec 5 6 '' 1 1 #1 5",
     "cron_set n spec payload 5 5 1",
     "cron_stop n PAUSE",

@@ -1026,7 +1026,7 @@ fn pages(bench: &mut Bench, count: u64, mut between: impl FnMut(&mut Bench, u64)
 
 #[test]
 fn ready() {
-    let two = "ready destination leased retry p.destination p.leased p.retry";
+    let two = "ready destination leased retry record p.destination p.leased p.retry p.record";
     let rows: &[(&str, &str, &str)] = &[
         ("nothing there", "", "OK :0 :0"),
         ("payloads", "p.destination a", "OK :0 :1"),

@@ -24,30 +24,32 @@ fn setup() {
             "one more, one other, one that a newer broker knows; a format stays",
             "record name=$q format=legacy settings=\\x20limit:5/setup\\x20newer:7/file",
             "setup '' file limit 6 lease_ms 100",
-            "OK _limit:5/setup_newer:7/file _lease_ms:100/file_limit:6/file_newer:7/file",
+            "OK _limit:5/setup_newer:7/file \
+             _file:1/file_lease_ms:100/file_limit:6/file_newer:7/file",
             "record name=$q format=legacy \
-             settings=\\x20lease_ms:100/file\\x20limit:6/file\\x20newer:7/file",
+             settings=\\x20file:1/file\\x20lease_ms:100/file\\x20limit:6/file\\x20newer:7/file",
         ),
         (
             "only what is not set",
             "record name=$q format=modern settings=\\x20limit:5/setup",
             "setup IFABSENT file limit 6 jitter 1",
-            "OK _limit:5/setup _jitter:1/file_limit:5/setup",
-            "record name=$q format=modern settings=\\x20jitter:1/file\\x20limit:5/setup",
+            "OK _limit:5/setup _file:1/file_jitter:1/file_limit:5/setup",
+            "record name=$q format=modern \
+             settings=\\x20file:1/file\\x20jitter:1/file\\x20limit:5/setup",
         ),
         (
-            "only where nothing is",
-            "record name=$q settings=\\x20limit:5/setup",
-            "setup IFNONE file limit 6 jitter 1",
-            "OK _limit:5/setup _limit:5/setup",
-            "record name=$q settings=\\x20limit:5/setup",
-        ),
-        (
-            "and there nothing is",
+            "those of a file are marked, since Redis may lose them",
             "record name=$q",
-            "setup IFNONE file limit 6",
-            "OK '' _limit:6/file",
-            "record name=$q format=modern settings=\\x20limit:6/file",
+            "setup IFABSENT file limit 6",
+            "OK '' _file:1/file_limit:6/file",
+            "record name=$q format=modern settings=\\x20file:1/file\\x20limit:6/file",
+        ),
+        (
+            "and the mark stays",
+            "record name=$q format=modern settings=\\x20file:1/file\\x20limit:6/file",
+            "setup RESET setup",
+            "OK _file:1/file_limit:6/file _file:1/file",
+            "record name=$q format=modern settings=\\x20file:1/file",
         ),
         (
             "the last one is unset",
@@ -166,9 +168,17 @@ fn offers_to_a_full_queue() {
     let record = "record name=$q settings=\\x20max_length:3/setup";
     let given = format!("destination x; timeout m9(z)=9000000000000; list m9(z); {record}");
     let mut bench = Bench::new(&given);
-    bench.returns("offer q 5:m1(a) 5:m2(b) / p 5:m3(c)", "OK :0 FULL_2_3 :1 :1");
+    bench.returns("offer q 5:m1(a) 5:m2(b) / p 5:m3(c)", "OK :0 FULL_2_3_2 :1 :1");
     bench.returns("offer q 5:m4(d)", "OK :0 :1");
-    bench.returns("offer q 5:m5(e)", "OK :0 FULL_3_3");
+    bench.returns("offer q 5:m5(e)", "OK :0 FULL_3_3_1");
+    // What a named one does comes first: it takes the place of another, or does nothing.
+    bench.returns("offer q 5:m5(e) name=n", "OK :0 FULL_3_3_1");
+    bench.returns("offer q 5:m5(e) name=n mode=XX", "OK :0 :2");
+    bench.redis("DEL @destination");
+    bench.returns("offer q 5:m5(e) name=n", "OK");
+    bench.redis("RPUSH @destination x");
+    bench.returns("offer q 5:m6(f) name=n mode=NX", "OK :0 :2");
+    bench.returns("offer q 5:m6(f) name=n", "OK");
 }
 
 /// A bucket that is full lets its burst go; then one comes every 100 ms, at this rate.

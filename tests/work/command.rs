@@ -58,7 +58,7 @@ fn a_program_that_is_missing_burns_nothing() {
     offer(&mut client, &["q", "0", "a"]);
     let unfit = tempfile::NamedTempFile::new().unwrap();
     let file = unfit.path().to_str().unwrap();
-    let rows: [&[&str]; 4] = [&["no-such-program"], &[file], &["sh", "-c", "no-such"], &["/"]];
+    let rows: [&[&str]; 3] = [&["no-such-program"], &[file], &["/"]];
     for command in rows {
         let words = [&["q", "--broker", &broker, "--"], command].concat();
         let mut worker = Worker::start(&words, &[]);
@@ -68,6 +68,27 @@ fn a_program_that_is_missing_burns_nothing() {
         assert_eq!(said.count(), 1, "{log}");
     }
     assert_eq!(take_one(&mut client, "q BLOCK 5s").attempt, 1);
+}
+
+/// A shell says 127 for a program that it misses. That counts, so that one message which needs it
+/// does not stop each worker for ever; and it ends a worker whose command has never worked.
+#[test]
+fn a_program_that_a_shell_misses() {
+    let stage = Stage::new(&[]);
+    let mut client = stage.broker.client();
+    let script = "[ \"$(cat)\" = bad ] && exec no-such-program; exit 0";
+    offer(&mut client, &["q", "0", "bad"]);
+    let mut worker = Worker::runs(&stage, &[], script);
+    assert_eq!(worker.wait(), 69, "{}", worker.log());
+    let seen = patiently("it waits", || Some(waiting(&mut client)).filter(|rows| !rows.is_empty()));
+    assert!(seen.iter().all(|row| row.2.contains("no-such-program")), "{seen:?}");
+    offer(&mut client, &["p", "0", "good"]);
+    offer(&mut client, &["p", "0", "bad"]);
+    let broker = format!("redis://{}", stage.broker.address());
+    let words = ["p", "--broker", &broker, "--concurrency", "1", "--", "sh", "-c", script];
+    let mut worker = Worker::start(&words, &[]);
+    worker.has_logged("\"failed\"");
+    assert_eq!(worker.stop(), 0);
 }
 
 #[test]

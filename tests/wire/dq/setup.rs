@@ -57,7 +57,8 @@ fn a_full_queue() {
         peer.sends("DQ.SETUP «q» max_length 2\r\nDQ.OFFER «q» 1h a NAME n\r\n");
         peer.gets("+OK\r\n$30\r\n«id»\r\n");
         peer.sends("DQ.MOFFER «q» 1h b 1h c\r\n");
-        let holds = "-TOOMANY the queue holds 1 of 2 messages (max_length, DQ.SETUP): «text»\r\n";
+        let holds = "-TOOMANY the queue holds 1 of 2 messages (max_length, DQ.SETUP), and 2 more \
+                     do not fit: «text»\r\n";
         peer.gets(holds);
         // From now on each command stands for itself, even in one call.
         peer.sends(

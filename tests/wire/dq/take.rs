@@ -252,3 +252,16 @@ fn take_of_a_payload_that_is_too_large() {
         peer.gets(&format!("*2\r\n«*10|%5»\r\n{second}«*10|%5»\r\n{third}"));
     }
 }
+
+/// A queue whose list holds another type keeps nobody from the others.
+#[test]
+fn also_beside_a_spoiled_queue() {
+    for mut peer in peers(shared()) {
+        let queue = peer.queue.clone();
+        shared().backing().call(&["SET", &queue, "x"]).unwrap();
+        shared().backing().call(&["RPUSH", &format!("{queue}x"), "a"]).unwrap();
+        peer.sends("DQ.TAKE «q» ALSO «q»x\r\nDQ.TAKE «q» ALSO «q»x\r\n");
+        let row = "*1\r\n«*12|%6»\r\n«lines»payload\r\n$1\r\na\r\n«lines»«q»x\r\n";
+        peer.gets(&format!("{row}-WRONGTYPE the key «q» «text»\r\n"));
+    }
+}
