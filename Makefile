@@ -2,7 +2,7 @@
 
 ARGS ?=
 
-.PHONY: help run test versions interop redisson upgrade containers bench lint redis
+.PHONY: help run test versions interop redisson upgrade containers bench peers lint redis
 
 help:
 	@echo "make run         build, start the broker with a Redis of its own, say what to type next"
@@ -12,9 +12,10 @@ help:
 	@echo "make redisson    Redisson itself in eight versions (needs a JDK, maven, faketime); part of interop"
 	@echo "make upgrade     an earlier version and this one on one data set, there and back and both at once"
 	@echo "make bench       offers, lateness, drains and what they cost, measured beside Redisson"
+	@echo "make peers       the same work on BullMQ, asynq, beanstalkd and RSMQ, as a table"
 	@echo "make containers  image and compose file, built and run (needs a Docker daemon)"
 	@echo "make lint        formatting and clippy, as CI asks for"
-	@echo "run, test, bench, interop and redisson install redis-server first where it is missing (Debian), or say what to install."
+	@echo "run, test, bench, peers, interop and redisson install redis-server first where it is missing (Debian), or say what to install."
 
 # The profile `quick` compiles without LTO and debug information; releases, images and benchmarks have
 # both. `exec` all the way down: Ctrl-C reaches the broker itself, and make waits for its stop.
@@ -32,6 +33,10 @@ versions:
 # left out where they are missing.
 bench: redis
 	cargo bench --locked --bench load -- $(ARGS)
+
+# Needs Node and Go; downloads the others at pinned versions. ARGS=--quick shows that it works.
+peers: redis
+	@tests/load/peers/run $(ARGS)
 
 # Downloads the clients, at pinned versions, from their registries. ARGS='redis-py Jedis' runs those.
 interop: redis

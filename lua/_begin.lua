@@ -28,7 +28,14 @@ function Begin.queue(now_us, record, name, kinds, claims)
   for i = 1, #kinds, 2 do
     local kind = redis.call('TYPE', kinds[i]).ok
     if kind ~= 'none' then
-      if kind ~= kinds[i + 1] then return nil, { now_us, 'WRONGTYPE', kinds[i] } end
+      if kind ~= kinds[i + 1] then
+        -- The destination of a queue whose settings say that it is a stream.
+        local settings = kind == 'stream' and kinds[i] == name and redis.pcall('HGET', record,
+          'settings')
+        if type(settings) ~= 'string' or not string.find(settings, ' destination:2/', 1, true) then
+          return nil, { now_us, 'WRONGTYPE', kinds[i] }
+        end
+      end
       holds = holds or kind == 'zset'
     end
   end

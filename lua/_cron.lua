@@ -17,6 +17,12 @@ function Cron.spec(cron, name)
   return redis.call('HGET', cron, spec) or '', bytes
 end
 
+-- The moment at or before which nothing is offered again, as it is noted; '' where it is not ours.
+function Cron.last(cron, name)
+  local last = 'last:' .. name
+  return Lease.payload_bytes(cron, last) <= 40 and redis.call('HGET', cron, last) or ''
+end
+
 -- When the next of all occurrences comes, as Redis writes it; '' if there is no schedule.
 function Cron.head(crons)
   return redis.call('ZRANGE', crons, '0', '0', 'WITHSCORES')[2] or ''

@@ -62,7 +62,8 @@ function Find.member(timeout, names, score, id, payload)
   if #id > 255 then return end
   local function is_it(member)
     if Member.id(member) ~= id then return false end
-    return not payload or string.sub(member, (Member.parts(member))) == payload
+    if not payload then return true end
+    return string.sub(member, (Envelope.open(member, (Member.parts(member))))) == payload
   end
   -- A score that is no number can come from a damaged name only; the key's type was checked.
   local sharing = redis.pcall('ZCOUNT', timeout, score, score)

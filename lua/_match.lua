@@ -1,4 +1,4 @@
--- Finds out which of some payloads a member carries.
+-- Finds out which of some payloads a member carries, in an envelope or not.
 -- Keeps: for most members that carry none, their last bytes and their size show it, without a copy.
 --
 -- Each payload comes as a pair of its size and its bytes. Of a large payload only the last bytes
@@ -25,6 +25,7 @@ function Match.any_of(given, first)
     if tail_size > 0 and not tails[string.sub(member, -tail_size)] then return end
     local begins = Member.parts(member)
     if not begins then return end
+    begins = Envelope.open(member, begins)
     local size = #member - begins + 1
     if not sizes[size] then return end
     local number = numbers[string.sub(member, begins)]

@@ -6,7 +6,8 @@
 --   order_list      'off': none is kept
 --   paused_until    see _pause.lua
 --   unlisted_*      see _unlisted.lua
---   settings        ' <key>:<whole number>/<origin>' of each that is set; see setup.lua
+--   settings        ' <key>:<value>/<origin>' of each that is set: a whole number, or words with
+--                   commas; see setup.lua
 --   flag            a transfer tells the ids of messages whose payload begins with these bytes; no
 --                   such field: of none
 
@@ -23,6 +24,16 @@ end
 function Record.setting(settings, key)
   local value = settings and string.match(settings, ' ' .. key .. ':(%d+)/')
   return value and math.min(tonumber(value), 1e15)
+end
+
+-- Words with commas, '' where none are set.
+function Record.words(settings, key)
+  return settings and string.match(settings, ' ' .. key .. ':([^ /]+)/') or ''
+end
+
+-- What a due message becomes: 'list' (or nothing that is known), 'take' or 'stream'.
+function Record.destination(settings)
+  return ({ 'take', 'stream' })[Record.setting(settings, 'destination')] or 'list'
 end
 
 -- All that most scripts need; the key holds a hash or nothing.

@@ -66,8 +66,9 @@ local function store(timeout, list, now_ms, delays, members, first, last)
 end
 
 -- A named message, which takes the place of the pending one of that name; as `store_one`. `full`:
--- why there is no room for one more.
-function Store.named(timeout, list, names, ids, score, member, id, name, mode, full)
+-- why there is no room for one more. With NX a name that is held until its message is done counts.
+function Store.named(timeout, list, names, ids, held, score, member, id, name, mode, full)
+  if mode == 'NX' and Held.has(held, name) then return 2 end
   local text = redis.pcall('HGET', names, name)
   if type(text) == 'table' then return reason(text, names) end
   local kind = redis.pcall('HLEN', ids)
@@ -100,11 +101,24 @@ function Store.named(timeout, list, names, ids, score, member, id, name, mode, f
   end
 end
 
+-- Why it cannot be known whether there is room for so many more, or nil; and why there is none, or
+-- nil. `first`: the key of due messages with a priority, which count only where it is told.
+function Store.full(settings, timeout, ready, first, more)
+  local max = Record.setting(settings, 'max_length') or 0
+  if max == 0 then return end
+  local length = redis.pcall('ZCARD', timeout)
+  if type(length) == 'table' then return reason(length, timeout) end
+  local waiting = first and redis.pcall('ZCARD', first) or 0
+  length = length + ready + (type(waiting) == 'number' and waiting or 0)
+  if length + more > max then return nil, string.format('FULL %d %d %d', length, max, more) end
+end
+
 -- One group: its keys begin at keys[key], its members are members[first..last]; `named` is
 -- `Store.named`, for a group that has a name. Its outcome, nil if it was stored and that is all. A
--- moment before `now_ms` becomes that.
+-- moment before `now_ms` becomes that. `carries`: 'META' where messages of the group have headers,
+-- a TTL or a limit of their own, 'PRIO' where they have a priority; else nil.
 function Store.group(keys, key, now_ms, members, first, last, delays, format, order_list, name,
-  mode, named)
+  mode, carries, named)
   local destination, timeout = keys[key], keys[key + 1]
   local list, record = keys[key + 2], keys[key + 3]
   local failed, recorded_name, its_format, listing, settings = Record.for_offer(record)
@@ -118,18 +132,28 @@ function Store.group(keys, key, now_ms, members, first, last, delays, format, or
     if owner and redis.call('EXISTS', timeout) == 0 then owner = nil end
   end
   if owner and owner ~= queue_name then return 'BADQUEUE ' .. owner end
+  if carries then
+    local becomes = Record.destination(settings)
+    if becomes == 'list' or (carries == 'PRIO' and becomes ~= 'take') then
+      return 'DESTINATION ' .. carries
+    end
+  end
   local ready = redis.pcall('LLEN', destination)
+  if type(ready) ~= 'number' and settings
+    and string.find(settings, ' destination:2/', 1, true) then
+    ready = redis.pcall('XLEN', destination)
+    -- This user may not ask: then nothing is known to be too many.
+    if type(ready) ~= 'number' and not string.find(ready.err, 'WRONGTYPE', 1, true) then
+      ready = 0
+    end
+  end
   if type(ready) ~= 'number' then return reason(ready, destination) end
   local full
   if settings then
-    local max = Record.setting(settings, 'max_length') or 0
-    local length = max > 0 and redis.pcall('ZCARD', timeout)
-    if type(length) == 'table' then return reason(length, timeout) end
-    local more = last - first + 1
-    if length and ready + length + more > max then
-      full = string.format('FULL %d %d %d', ready + length, max, more)
-      if not name then return full end
-    end
+    local first_key = carries == 'PRIO' and keys[key + (name and 7 or 4)]
+    local failure
+    failure, full = Store.full(settings, timeout, ready, first_key, last - first + 1)
+    if failure or (full and not name) then return failure or full end
   end
 
   local kept = list
@@ -148,8 +172,8 @@ function Store.group(keys, key, now_ms, members, first, last, delays, format, or
     local score
     score, least = score_of(now_ms, delays)
     if name then
-      local names, ids = keys[key + 4], keys[key + 5]
-      failure = named(timeout, kept, names, ids, score, members[first], id, name, mode, full)
+      local names, ids, held = keys[key + 4], keys[key + 5], keys[key + 6]
+      failure = named(timeout, kept, names, ids, held, score, members[first], id, name, mode, full)
     else
       failure = store_one(timeout, kept, score, members[first])
     end

@@ -8,9 +8,10 @@
 -- KEYS[5]   hash    record       true name, format, order_list
 -- KEYS[6]   hash    names        name -> message id
 -- KEYS[7]   hash    ids          hex of the id -> name
--- KEYS[8]   zset    crons        name -> next occurrence, ms; inf while it is paused
--- KEYS[9]   hash    cron         specifications, payloads and last moments: see _cron.lua
--- KEYS[10]  none    guard        the channel's name, never a key: see _begin.lua
+-- KEYS[8]   hash    held         names that are held until their messages are done: see _held.lua
+-- KEYS[9]   zset    crons        name -> next occurrence, ms; inf while it is paused
+-- KEYS[10]  hash    cron         specifications, payloads and last moments: see _cron.lua
+-- KEYS[11]  none    guard        the channel's name, never a key: see _begin.lua
 -- ARGV[1]   int     number       of this call
 -- ARGV[2]   int     valid_until_ms
 -- ARGV[3]   text    queue
@@ -21,7 +22,8 @@
 --           score   next         the one after those that are offered; inf pauses it
 --           int     last         nothing at or before this moment, ms, is offered again; '' keeps
 --                                what is noted
---           int     skips        1: an occurrence is left out while the one before is pending
+--           int     skips        1: an occurrence is left out while the one before is pending,
+--                                or holds its name
 --           int     count        occurrences, and of each:
 --           text    id           8 bytes, which grow
 --           int     moment       Unix ms, the due time of its message
@@ -34,7 +36,7 @@
 --           { now_us, 'BADQUEUE', true name }
 -- COST      O(log pending) for each occurrence, and a copy of its payload
 
-local _, destination, timeout, list, record, names, ids, crons, cron = unpack(KEYS)
+local _, destination, timeout, list, record, names, ids, _, crons, cron = unpack(KEYS)
 local queue_name = ARGV[3]
 
 local now_us, queue, refused = Begin.write(record, queue_name, {
@@ -56,7 +58,7 @@ local function offer(name, skips, at, count)
     local moment = tonumber(ARGV[i + 1])
     -- It is due at its own moment, also where that has passed.
     local outcome = Store.group(KEYS, 2, 0, members, 1, 1, -moment, '', '', message_name, 'NX',
-      Store.named)
+      nil, Store.named)
     if type(outcome) == 'string' then return stored, moment, outcome end
     if outcome ~= 2 then stored = stored + 1 end
     if outcome == 1 and (not earliest or moment < earliest) then earliest = moment end

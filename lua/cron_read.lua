@@ -41,7 +41,7 @@ for i = 1, #names do
   elseif score then
     local spec, bytes = Cron.spec(cron, name)
     reply[size + 1], reply[size + 2], reply[size + 3] = name, score, spec
-    reply[size + 4], reply[size + 5] = redis.call('HGET', cron, 'last:' .. name) or '', bytes
+    reply[size + 4], reply[size + 5] = Cron.last(cron, name), bytes
   end
 end
 return reply

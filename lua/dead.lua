@@ -15,8 +15,9 @@
 -- ARGV[4]   int     delay    ms until they can be taken again; '': they are dropped
 -- ARGV[5]   int     first    how many from the head on, 0 where ids follow
 -- ARGV[6..] bytes   ids
--- RETURN    { now_us, 'OK', changed, next }: how many; next: when they can be taken, ms, or ''.
---           A message that is brought back has all its attempts again.
+-- RETURN    { now_us, 'OK', changed, next, dropped }: how many; next: when they can be taken, ms,
+--           or ''. dropped, if it is not 0: others, which the settings keep no longer. A message
+--           that is brought back has all its attempts again.
 --           { now_us, 'LATE' | 'SETTLED' }, { now_us, 'WRONGTYPE', key },
 --           { now_us, 'BADQUEUE', true name }
 -- COST      O(log dead) for each id
@@ -39,14 +40,17 @@ for i = 1, #ids do
   if redis.call('ZREM', keys.dead, id) == 1 then
     changed = changed + 1
     if delay then
-      local deliveries, _, reason = Lease.tries_of(keys.tries, id)
+      local deliveries, _, reason, own = Lease.tries_of(keys.tries, id)
       redis.call('ZADD', keys.retry, from, id)
-      Lease.note_tries(keys.tries, id, deliveries, deliveries, reason)
+      Lease.note_tries(keys.tries, id, deliveries, deliveries, reason, own)
     else
       redis.call('HDEL', keys.taken, id)
       redis.call('HDEL', keys.tries, id)
     end
   end
 end
+if delay and changed > 0 then Wake.retry(KEYS[3], keys.retry, from) end
 if not delay and changed > 0 then Lease.prune(keys, queue, ARGV[3], now_us) end
-return Call.applied({ now_us, 'OK', changed, changed > 0 and from or '' })
+local dropped = queue.settings and Lease.drop_dead(keys, queue, math.ceil(now_us / 1000)) or 0
+local next_ms = changed > 0 and from or ''
+return Call.applied({ now_us, 'OK', changed, next_ms, dropped > 0 and dropped or nil })

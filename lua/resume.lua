@@ -23,4 +23,5 @@ end
 redis.call('HDEL', record, 'paused_until')
 local ended_ms = string.format('%.0f', math.floor(now_us / 1000))
 redis.call('HSET', record, 'paused_until', ended_ms)
+Wake.publish(record, '0')
 return Call.applied({ now_us, 'OK', 1 })

@@ -3,12 +3,13 @@
 -- KEYS[1]   hash  all  pause of all queues; may be left out where there is no queue
 -- KEYS[2..]       of each queue in turn:
 --           zset  timeout      member -> due, Unix ms
---           list  destination
+--           list  destination  or a stream
 --           hash  record       pause
 --           zset  quarantine   unreadable member -> its score
 --           zset  leased       id -> until, ms
 --           zset  retry        id -> when it can be taken again, ms
 --           zset  dead         id -> died, ms
+--           zset  first        due messages with a priority
 -- ARGV[1..] int   known  of each queue: when its head is due as far as is known, ms; or ''
 -- RETURN    { now_us, 'OK', pending, ready, next_due, paused, quarantined, minute, hour,
 --           leased, waiting, dead, again... }: of each queue; -1 where a key holds another
@@ -51,14 +52,17 @@ local expected = ARGV
 local now_us = Begin.now()
 local reply, spent_us = { now_us, 'OK' }, 0
 local of_all = all and redis.pcall('HGET', all, 'paused_until')
-for i = 2, #KEYS, 7 do
+for i = 2, #KEYS, 8 do
   local pending = redis.pcall('ZCARD', KEYS[i])
   local ready = redis.pcall('LLEN', KEYS[i + 1])
   local of_record = redis.pcall('HMGET', KEYS[i + 2], 'paused_until', 'settings')
   local own, settings = of_record[1], of_record[2]
+  if type(ready) ~= 'number' and settings and Record.destination(settings) == 'stream' then
+    ready = redis.pcall('XLEN', KEYS[i + 1])
+  end
   local quarantined = redis.pcall('ZCARD', KEYS[i + 3])
   pending = type(pending) == 'number' and pending or -1
-  local known, next_due, cost = tonumber(expected[(i + 5) / 7]), '', 0
+  local known, next_due, cost = tonumber(expected[(i + 6) / 8]), '', 0
   if pending > 0 then
     next_due, cost = Head.score(KEYS[i], pending, math.floor(now_us / 1000), known)
   end
@@ -71,7 +75,7 @@ for i = 2, #KEYS, 7 do
   end
   local before = #reply
   reply[before + 1] = pending
-  reply[before + 2] = type(ready) == 'number' and ready or -1
+  reply[before + 2] = type(ready) == 'number' and ready + math.max(size(KEYS[i + 7]), 0) or -1
   reply[before + 3] = next_due
   reply[before + 4] = Pause.of(own, of_all, now_us / 1000) == '' and 0 or 1
   reply[before + 5] = type(quarantined) == 'number' and quarantined or -1

@@ -5,7 +5,7 @@
 -- KEYS[3]  zset  leased   id -> until, ms
 -- KEYS[4]  zset  retry    id -> when it can be taken again, ms
 -- KEYS[5]  zset  dead     id -> died, ms
--- KEYS[6]  hash  taken    id -> payload
+-- KEYS[6]  hash  taken    id -> payload; of a stream fields, see _stream.lua
 -- KEYS[7]  hash  tries    id -> deliveries, base, reason: see _lease.lua
 -- KEYS[8]  none  guard    the channel's name, never a key: see _begin.lua
 -- ARGV[1]  text  queue
@@ -31,7 +31,7 @@ local keys = {
 local place, count, bytes_max = keys[ARGV[2]], tonumber(ARGV[3]), tonumber(ARGV[4])
 local message_max = tonumber(ARGV[5])
 
-local now_us, _, refused = Begin.read(KEYS[2], ARGV[1], Lease.kinds(keys))
+local now_us, queue, refused = Begin.read(KEYS[2], ARGV[1], Lease.kinds(keys))
 if refused then return refused end
 
 local cursor = { ARGV[6], ARGV[7], ARGV[8], ARGV[9] }
@@ -52,6 +52,10 @@ local page = Page.walk(place, cursor, count, 1048576, function(id)
   if bytes + size > bytes_max and bytes > 0 then return 'before' end
   bytes = bytes + size
   local payload = redis.call('HGET', keys.taken, id)
+  if payload and Stream.is(queue.settings) then
+    payload = Stream.payload(Stream.held(keys.taken, id))
+    size = #payload
+  end
   found[#found + 1] = { id, payload and size or -1, payload or '' }
 end)
 if not page then return { now_us, 'LOST' } end

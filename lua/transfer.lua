@@ -1,6 +1,8 @@
 -- Move the messages that are due to the end of the destination, unreadable ones to quarantine.
+-- Where that is a stream they become entries; what Redis refuses there stays pending.
 --
--- KEYS[1]  list  destination    bare payloads
+-- KEYS[1]  list  destination    payloads; where only takers have them, each in its envelope; or a
+--                               stream, see _stream.lua
 -- KEYS[2]  zset  timeout        member -> due, Unix ms
 -- KEYS[3]  list  list           the members in offer order
 -- KEYS[4]  hash  record         true name, pause, order_list, unlisted_*, flag, settings, tokens
@@ -8,7 +10,9 @@
 -- KEYS[6]  hash  ids            hex of the id -> name
 -- KEYS[7]  zset  quarantine     unreadable member -> its score
 -- KEYS[8]  hash  all            pause of all queues
--- KEYS[9]  none  guard          the channel's name, never a key: see _begin.lua
+-- KEYS[9]  zset  first          due messages with a priority: see _deliver.lua
+-- KEYS[10] hash  held           names that are held until their messages are done: see _held.lua
+-- KEYS[11] none  guard          the channel's name, never a key: see _begin.lua
 -- ARGV[1]  text  queue
 -- ARGV[2]  int   valid_until_ms
 -- ARGV[3]  int   messages_max
@@ -26,13 +30,15 @@
 --          that would not grow with more messages.
 --          end_us: TIME at the end; now_us if time stands still in a script.
 --          moved: score, count, score, count... of the messages that reached the destination, in
---          its order; score, id bytes of a message that carries the flag
+--          its order; score, id bytes of a message that carries the flag; at the end '' and how
+--          many have expired, if any
 -- COST     O(log pending) for each message while the list is in due order, or if none is kept; else
 --          at most 20 ms for the list, whatever is in it: the call moves fewer messages, or a pass
 --          over the list goes before, one part in each call. If nothing is due, nothing is written
 
 local destination, timeout, list, record = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local names, ids, quarantine, all = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local first, held = KEYS[9], KEYS[10]
 local valid_until_ms = tonumber(ARGV[2])
 local messages_max, bytes_max = tonumber(ARGV[3]), tonumber(ARGV[4])
 
@@ -43,6 +49,12 @@ if now_us / 1000 > valid_until_ms then return { now_us, 'LATE' } end
 local kinds = { timeout, 'zset', destination, 'list', list, 'list' }
 local queue, refused = Begin.queue(now_us, record, ARGV[1], kinds)
 if refused then return refused end
+
+local streams = queue.settings and string.find(queue.settings, ' destination:2/', 1, true)
+if streams then
+  local kind = redis.call('TYPE', destination).ok
+  if kind == 'list' then return { now_us, 'WRONGTYPE', destination } end
+end
 
 local of_all = redis.pcall('HGET', all, 'paused_until')
 local paused_until, pause_ended_ms = Pause.of(queue.paused_until, of_all, now_us / 1000)
@@ -103,15 +115,52 @@ elseif taken > 0 and queue.keeps_list and unlisted == 0 then
   if taken == 0 then status = 'AGAIN' end
 end
 
-local payloads, poison, pushed = {}, {}, 0
+-- Few queues have takers alone, and few payloads an envelope.
+local made_for = {}
+local function to_takers()
+  late()
+  made_for = {
+    settings = queue.settings, now_ms = now_us / 1000, ids = ids, members = members, taken = taken,
+  }
+  return Deliver.to_takers(made_for)
+end
+local function is_fresh(payload, score)
+  late()
+  return Stream.is_fresh(payload, score, now_us / 1000)
+end
+local function content(payload)
+  late()
+  return Envelope.content(payload)
+end
+
+local byte = string.byte
+local made = taken > 0 and queue.settings and Record.destination(queue.settings) == 'take'
+if made then made = to_takers() end
+local payloads, poison, pushed, firsts, expired = {}, {}, 0, {}, 0
 local reply = { now_us, status, '', paused_until, pause_ended_ms, 0, 0, 0, now_us }
 local run_at, flag = 0, queue.flag
 for i = 1, taken do
   local score, payload, id = scores[i], Member.read(members[i])
   if payload then
-    pushed = pushed + 1
-    payloads[pushed] = payload
-    if flag and string.sub(payload, 1, #flag) == flag then
+    local carried, place = payload, nil
+    if byte(payload, 1) == 0 and (flag or not made) then carried = content(payload) end
+    if made then
+      payload, place = made(i, score, payload, id)
+    elseif streams and carried ~= payload then
+      payload = is_fresh(payload, score) and carried
+    else
+      payload = carried
+    end
+    if place then
+      local order = string.sub(string.rep('\0', 8) .. id, -8)
+      firsts[#firsts + 1] = { place, order .. payload, payload }
+    elseif payload then
+      pushed = pushed + 1
+      payloads[pushed] = payload
+    end
+    if not payload then
+      expired = expired + 1
+    elseif flag and string.sub(carried, 1, #flag) == flag then
       reply[#reply + 1], reply[#reply + 2], run_at = score, id, 0
     elseif reply[run_at] == score then
       reply[run_at + 1] = reply[run_at + 1] + 1
@@ -123,14 +172,32 @@ for i = 1, taken do
     poison[#poison + 1], poison[#poison + 2] = score, members[i]
   end
 end
+if expired > 0 then reply[#reply + 1], reply[#reply + 2] = '', expired end
 
+if #firsts > 0 then
+  local kind = redis.call('TYPE', first).ok
+  if kind ~= 'none' and kind ~= 'zset' then return { now_us, 'WRONGTYPE', first } end
+end
 if #poison > 0 then
   local kind = redis.call('TYPE', quarantine).ok
   if kind ~= 'none' and kind ~= 'zset' then return { now_us, 'WRONGTYPE', quarantine } end
 end
+local failed_at, failed
 if taken > 0 then
   -- The write that frees memory goes first: then Redis lets the others follow at its limit.
   redis.call('ZREMRANGEBYRANK', timeout, 0, taken - 1)
+  for i = 1, #firsts do
+    -- The same one twice, which others can write, goes the other way.
+    if redis.call('ZADD', first, 'NX', firsts[i][1], firsts[i][2]) == 0 then
+      pushed = pushed + 1
+      payloads[pushed] = firsts[i][3]
+    end
+  end
+  if streams then
+    late()
+    failed_at, failed = Stream.deliver(destination, members, scores, taken, now_us / 1000)
+    pushed = 0
+  end
   for from = 1, pushed, 1000 do
     redis.call('RPUSH', destination, unpack(payloads, from, math.min(from + 999, pushed)))
   end
@@ -147,15 +214,25 @@ elseif unlisted > 0 and taken == unlisted then
   late()
   Unlisted.forget(record)
 end
+if failed then
+  late()
+  Stream.undo(timeout, queue.keeps_list and list, members, scores, failed_at, taken)
+end
 if taken > 0 and redis.call('EXISTS', ids) == 1 then
   late()
   local named = {}
-  for i = 1, taken do
+  for i = 1, failed and failed_at - 1 or taken do
     local _, id = Member.read(members[i])
     if id then named[#named + 1] = Member.hex(id) end
   end
   Names.forget(timeout, names, ids, named)
 end
+if made and #made_for.held > 0 then
+  late()
+  Held.write(held, made_for.held)
+end
+-- The stream's last id is the greatest that there is, or this user may not add to it.
+if failed then return failed end
 if plan then passed, shared = passed + plan.passed, plan.shared end
 
 reply[3] = Head.score(timeout, pending - taken, math.floor(now_us / 1000))

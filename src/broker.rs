@@ -13,15 +13,19 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
+use crate::domain::envelope::Carries;
 use crate::domain::queue::{Due, NameMode};
 use crate::metrics::Metrics;
 use crate::peers::fairness::Turns;
 use crate::peers::guesses::Guesses;
 use crate::peers::memory::Memory;
+use crate::peers::passwords::Passwords;
 use crate::peers::registry::Clients;
 use crate::scheduler::crons::Crons;
 use crate::scheduler::host::Host;
+use crate::scheduler::keeper::Keeper;
 pub use crate::scheduler::takers::Unsent;
+pub use crate::scheduler::tied::Tied;
 use crate::store::Store;
 pub use crate::store::StoreError;
 pub use crate::store::batch::{Offered, Ticket};
@@ -44,6 +48,7 @@ mod queue;
 mod queues;
 mod readings;
 mod start;
+mod streams;
 
 use activity::Activity;
 pub use activity::Effect;
@@ -52,7 +57,7 @@ pub use consume::{Dead, TakeRequest, TakenMessages};
 pub use crons::CronInfo;
 pub use overview::{Section, ServerInfo};
 use pause_all::PausedAll;
-pub use queue::{Queue, QueueInfo};
+pub use queue::{Found, Queue, QueueInfo};
 pub use queues::QueueRow;
 use queues::overdue_ms;
 
@@ -75,6 +80,7 @@ pub struct Broker {
     pub audited: Audited,
     pub activity: Activity,
     pub guesses: Guesses,
+    pub passwords: Rc<Passwords>,
     /// When what Redis holds of the queues was read, and whether it is being read for INFO.
     read_at: Cell<Option<Instant>>,
     reading: Cell<bool>,
@@ -85,12 +91,13 @@ pub struct Broker {
     offers: Rc<Offers>,
     host: Rc<Host>,
     crons: Rc<Crons>,
+    keeper: Rc<Keeper>,
     paused_all: PausedAll,
     subscription: Rc<Subscription>,
     /// The subscription to wake-ups is heard.
     listens: Rc<Cell<bool>>,
     /// No more work is to be sent here.
-    pub stopping: Cell<bool>,
+    stopping: Cell<bool>,
     /// Cancelled when a part failed that the broker cannot do without.
     pub failed: CancellationToken,
     tasks: RefCell<Vec<JoinHandle<()>>>,
@@ -113,6 +120,7 @@ impl Broker {
     /// it, gives connections theirs.
     pub fn set_config(&self, config: Rc<Config>) {
         self.host.takers.set_places_max(config.limits.takers_max);
+        self.passwords.keep(config.users.iter().map(|user| &user.password_hash));
         self.config.replace(config);
     }
 
@@ -159,6 +167,13 @@ impl Broker {
         self.store.wait_up(at_most).await;
     }
 
+    /// No more work is to be sent here. What clients have taken stays theirs: they settle it by
+    /// another broker.
+    pub fn begin_stop(&self) {
+        self.stopping.set(true);
+        self.host.takers.keep_tied();
+    }
+
     /// Waits until it is ready, at most so long.
     pub async fn wait_ready(&self, at_most: Duration) -> Result<(), String> {
         let deadline = Instant::now() + at_most;
@@ -191,8 +206,9 @@ impl Broker {
 
     // Offers.
 
-    pub fn offer(&self, queue: &[u8], due: Due, payload: &[u8]) -> Ticket {
-        self.offers.push(queue, due, payload)
+    /// `payload`: as it is stored, in an envelope that carries such things.
+    pub fn offer(&self, queue: &[u8], due: Due, payload: &[u8], carries: Carries) -> Ticket {
+        self.offers.push(queue, due, payload, carries)
     }
 
     pub fn offer_named(
@@ -200,18 +216,19 @@ impl Broker {
         queue: &[u8],
         due: Due,
         payload: &[u8],
-        name: &[u8],
-        mode: NameMode,
+        name: (&[u8], NameMode),
+        carries: Carries,
     ) -> Ticket {
-        self.offers.push_named(queue, due, payload, name, mode)
+        self.offers.push_named(queue, due, payload, name, carries)
     }
 
     pub fn moffer<'a>(
         &self,
         queue: &[u8],
         messages: impl Iterator<Item = (Due, &'a [u8])>,
+        carries: Carries,
     ) -> Ticket {
-        self.offers.push_all(queue, messages)
+        self.offers.push_all(queue, messages, carries)
     }
 
     /// The open batch: connections push into it and flush it once after each read.

@@ -9,6 +9,9 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio_rustls::rustls::ServerConfig;
 
 mod change;
 mod kinds;
@@ -19,9 +22,10 @@ mod queues;
 mod redis_url;
 mod settings;
 mod tls;
+mod users;
 
 pub use change::Change;
-use kinds::address;
+use kinds::{address, flag};
 pub use layers::{ConfigError, ConfigErrors, DEFAULTS, Layers};
 use layers::{HIDDEN, Reader};
 use queues::check_queues;
@@ -32,6 +36,8 @@ pub use settings::{
     SETTINGS, Scheduler, Server, Setting,
 };
 pub use tls::{Handshake, Tls};
+use users::check_users;
+pub use users::{DEFAULT, User};
 
 const HIDDEN_RULE: &str = "stands in place of a secret where settings are shown; set the secret";
 
@@ -86,8 +92,13 @@ impl Config {
         config.check_redis(&mut keys);
         config.check_ports(&mut keys);
         check_queues(&mut keys, &config.queues, &config.limits);
+        check_users(&mut keys, &config.users, known_command);
         config.tls = tls::open(&mut keys, &config.server);
         (config.settings, config.secrets) = keys.finish()?;
+        // The text of tables may differ although they are the same.
+        let hashes: Vec<&[u8]> = config.users.iter().map(|u| u.password_hash.as_bytes()).collect();
+        let hashes = String::from_utf8_lossy(&hashes.concat()).into_owned();
+        config.secrets.insert("users".to_owned(), Secret(hashes));
         Ok(config)
     }
 
@@ -96,6 +107,9 @@ impl Config {
     pub fn http_listen(layers: Layers) -> Result<Option<SocketAddr>, ConfigErrors> {
         let mut keys = Reader::new(layers)?;
         let listen = keys.read("http.listen", &address());
+        if keys.read("http.tls", &flag()) {
+            keys.refuse("http.tls", "is on, and health asks without TLS; use --running instead");
+        }
         keys.pass_over_the_rest();
         keys.finish().map(|_| listen)
     }
@@ -112,7 +126,7 @@ impl Config {
                 current = section;
             }
             let secret = self.secrets.contains_key(setting);
-            if secret && value.as_str().is_some_and(|text| text.contains(HIDDEN)) {
+            if secret && value.to_string().contains(HIDDEN) {
                 file.push_str("# A secret: set it again, here or in the environment.\n# ");
             }
             file.push_str(&format!("{key} = {value}\n"));
@@ -122,8 +136,10 @@ impl Config {
 
     fn check_server(&self, keys: &mut Reader, known_command: Option<fn(&str) -> bool>) {
         let disabled = &self.server.disabled_commands;
+        // Categories are known, too.
+        let is_command = |known: fn(&str) -> bool, name: &str| known(name) && !name.contains('@');
         let unknown =
-            known_command.and_then(|known| disabled.iter().find(|name| !known(name.as_str())));
+            known_command.and_then(|known| disabled.iter().find(|name| !is_command(known, name)));
         if let Some(unknown) = unknown {
             let rule = format!("must be names of commands; {unknown:?} is not one");
             keys.refuse("server.disabled_commands", rule);
@@ -131,6 +147,10 @@ impl Config {
         if self.server.listen.is_none() && self.server.tls_listen.is_none() {
             let rule = "may be empty only where server.tls_listen says where clients connect";
             keys.refuse("server.listen", rule);
+        }
+        if self.http.tls && self.server.tls_listen.is_none() {
+            let rule = "needs the certificate of server.tls_listen, which is empty";
+            keys.refuse("http.tls", rule);
         }
         for (key, _, rule) in self.unprotected() {
             keys.refuse(key, rule);
@@ -140,13 +160,13 @@ impl Config {
     /// Listeners that others could use without authentication, with the rule that they break.
     fn unprotected(&self) -> Vec<(&'static str, SocketAddr, String)> {
         let server = &self.server;
-        if !server.protected_mode || server.password.is_some() {
+        if !server.protected_mode || server.password.is_some() || !self.users.is_empty() {
             return Vec::new();
         }
         let uncertified = server.tls_listen.filter(|_| server.tls_client_ca_file.is_none());
         let listeners = [
-            ("server.listen", server.listen, "server.password"),
-            ("server.tls_listen", uncertified, "server.password or server.tls_client_ca_file"),
+            ("server.listen", server.listen, "server.password or [[users]]"),
+            ("server.tls_listen", uncertified, "a password or server.tls_client_ca_file"),
         ];
         let rule = |wants| {
             format!(
@@ -169,12 +189,15 @@ impl Config {
                         be that large";
             keys.refuse("limits.arguments_max", rule);
         }
-        // The names, the delay and the framing of one offer.
-        let around = 2 * limits.queue_name_bytes_max + limits.message_name_bytes_max + 4096;
+        // The names, the headers, the delay and the framing of one offer.
+        let around = 2 * limits.queue_name_bytes_max
+            + limits.message_name_bytes_max
+            + 2 * limits.headers_bytes_max
+            + 4096;
         let largest = limits.payload_bytes_max.max(limits.moffer_bytes_max);
         if limits.request_bytes_max < largest.saturating_add(around) {
             let rule = "must exceed limits.payload_bytes_max and limits.moffer_bytes_max by the \
-                        names and 4 KiB, or no command can be that large";
+                        names, the headers and 4 KiB, or no command can be that large";
             keys.refuse("limits.request_bytes_max", rule);
         }
         if self.scheduler.retry_max_ms < self.scheduler.retry_min_ms {
@@ -216,6 +239,14 @@ impl Config {
                 keys.refuse(key, format!("must not be the port of {other}"));
             }
         }
+    }
+}
+
+impl Config {
+    /// For the handshakes of HTTP, if it has TLS.
+    pub fn http_tls(&self) -> Option<Arc<ServerConfig>> {
+        let tls = self.tls.as_ref().filter(|_| self.http.tls);
+        tls.map(|tls| Arc::clone(&tls.handshake.0))
     }
 }
 

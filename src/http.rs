@@ -12,6 +12,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -24,10 +25,12 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, LocalSet};
 use tokio::time::{sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
 use tokio_util::net::Listener;
 use tracing::{info, warn};
 
@@ -48,6 +51,8 @@ pub type Render = Box<dyn FnOnce() -> String + Send>;
 const METRICS_WITHIN: Duration = Duration::from_secs(8);
 /// Below the five seconds that probes commonly wait.
 const READY_WITHIN: Duration = Duration::from_secs(3);
+/// Time for a TLS handshake.
+const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
 /// Time for a client to send the head of a request.
 const HEADER_WITHIN: Duration = Duration::from_secs(10);
 /// Time in which a client must take some of its response.
@@ -74,6 +79,9 @@ const READY_FOR: HeaderName = HeaderName::from_static("x-ready-for-ms");
 const INDEX: &str = "delay-broker\n\n/metrics  for Prometheus\n/healthz  the process lives\n\
                      /readyz   it can take work\n";
 
+/// For the handshakes of now; `None`: connections come without TLS.
+pub type Tls = watch::Receiver<Option<Arc<ServerConfig>>>;
+
 /// The running thread; it stops when this is dropped.
 #[derive(Debug)]
 pub struct HttpServer {
@@ -87,9 +95,10 @@ pub struct HttpServer {
 /// dropped.
 pub fn start(
     listener: Option<TcpListener>,
+    tls: Tls,
     requests: mpsc::Sender<HttpRequest>,
 ) -> io::Result<HttpServer> {
-    serve_on(listener, true, requests)
+    serve_on(listener, tls, true, requests)
 }
 
 /// Serves `listener` only, as a process does that is no broker.
@@ -97,11 +106,12 @@ pub fn start_apart(
     listener: TcpListener,
     requests: mpsc::Sender<HttpRequest>,
 ) -> io::Result<HttpServer> {
-    serve_on(Some(listener), false, requests)
+    serve_on(Some(listener), watch::channel(None).1, false, requests)
 }
 
 fn serve_on(
     listener: Option<TcpListener>,
+    tls: Tls,
     found: bool,
     requests: mpsc::Sender<HttpRequest>,
 ) -> io::Result<HttpServer> {
@@ -120,9 +130,10 @@ fn serve_on(
         let tasks = LocalSet::new();
         tasks.block_on(&runtime, async {
             let broker = Rc::new(Asked::new(requests));
+            let plain = watch::channel(None).1;
             tokio::select! {
-                never = accept(listener, broker.clone(), true) => match never {},
-                never = accept(local, broker, false) => match never {},
+                never = accept(listener, &tls, broker.clone(), true) => match never {},
+                never = accept(local, &plain, broker, false) => match never {},
                 _ = stopped => {}
             }
         });
@@ -140,8 +151,9 @@ impl Drop for HttpServer {
 }
 
 /// `None`: nobody comes.
-async fn accept<L: Listener<Io: 'static>>(
+async fn accept<L: Listener<Io: Unpin + 'static>>(
     listener: Option<L>,
+    tls: &Tls,
     broker: Rc<Asked>,
     metrics: bool,
 ) -> Infallible {
@@ -151,7 +163,10 @@ async fn accept<L: Listener<Io: 'static>>(
     let mut connections = Connections::default();
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => connections.serve(stream, broker.clone(), metrics),
+            Ok((stream, _)) => {
+                let tls = tls.borrow().clone();
+                connections.serve(stream, tls, broker.clone(), metrics);
+            }
             Err(error) => {
                 warn!("an HTTP connection was not accepted: {error}");
                 sleep(ACCEPT_AGAIN).await;
@@ -167,7 +182,8 @@ struct Connections(VecDeque<AbortHandle>);
 impl Connections {
     fn serve(
         &mut self,
-        stream: impl AsyncRead + AsyncWrite + 'static,
+        stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+        tls: Option<Arc<ServerConfig>>,
         broker: Rc<Asked>,
         metrics: bool,
     ) {
@@ -177,7 +193,16 @@ impl Connections {
         {
             oldest.abort();
         }
-        let connection = tokio::task::spawn_local(serve(stream, broker, metrics));
+        let connection = tokio::task::spawn_local(async move {
+            let Some(tls) = tls else {
+                return serve(stream, broker, metrics).await;
+            };
+            // One that fails is a client without TLS, or without a certificate.
+            let accepted = timeout(HANDSHAKE_WITHIN, TlsAcceptor::from(tls).accept(stream)).await;
+            if let Ok(Ok(stream)) = accepted {
+                serve(stream, broker, metrics).await;
+            }
+        });
         self.0.push_back(connection.abort_handle());
     }
 }
@@ -324,7 +349,7 @@ mod tests {
                 respond(request);
             }
         });
-        start(Some(listener), requests).unwrap()
+        start(Some(listener), watch::channel(None).1, requests).unwrap()
     }
 
     fn address(server: &HttpServer) -> SocketAddr {

@@ -37,7 +37,7 @@
 //!
 //! ```text
 //! work      -> daemon, http, resp, config, domain
-//! daemon    -> client, command, http, managed, broker, store, config, metrics
+//! daemon    -> client, command, http, managed, broker, store, config, metrics, domain
 //! http      ->
 //! client    -> command, broker, peers, resp, config, metrics
 //! command   -> broker, peers, resp, config, metrics, domain
@@ -46,7 +46,7 @@
 //! managed   -> audit, config, domain
 //! audit     -> store, domain
 //! store     -> resp, config, metrics, domain
-//! peers     -> resp
+//! peers     -> resp, domain
 //! resp      ->
 //! config    -> domain
 //! metrics   ->

@@ -21,7 +21,7 @@ mod text;
 
 pub use commands::{CommandMetrics, Outcome};
 pub use list::{Kind, Recorded, Spec, TABLE};
-pub use queue::{QueueMetrics, QueueSnapshot, Reading};
+pub use queue::{GroupReading, QueueMetrics, QueueSnapshot, Reading};
 
 /// The share of queues that have no series of their own.
 pub const OTHER: &str = "other";
@@ -281,6 +281,14 @@ mod tests {
             dead: Some(7),
             again_ms: Some(1_500),
         });
+        // Two series for each group, up to a bound, and none of queues that share theirs.
+        let group = |number: u64| GroupReading {
+            name: format!("{number:02}").into(),
+            pending: number,
+            lag: (number != 3).then_some(1),
+        };
+        metrics.queue(b"stream").groups((0..20).map(group).collect());
+        metrics.queue(OTHER.as_bytes()).groups(vec![group(1)]);
         metrics.script("offer", 0.001);
         metrics.link_up("offers", true);
         metrics.audit_finding("latency", true);
@@ -288,6 +296,10 @@ mod tests {
         metrics.batch(3);
         queue.lateness(0.001, 1);
         let text = metrics.render();
+        let of_groups = |metric: &str| text.matches(&format!("\ndelay_broker_{metric}{{")).count();
+        assert_eq!((of_groups("stream_group_pending"), of_groups("stream_group_lag")), (17, 16));
+        let others = "stream_group_pending{queue=\"stream\",group=\"other\"} 70\n";
+        assert!(text.contains(others), "{text}");
         let series = text.matches("{queue=\"q\"").count();
         let said = include_str!("../config/default.toml");
         assert!(said.contains(&format!("each costs {series} series")), "{series}");

@@ -128,14 +128,30 @@ fn source() -> String {
 #[test]
 fn commands_in_the_text_exist() {
     let of_redis = [
-        "BLPOP", "BLMOVE", "LRANGE", "LREM", "KEYS", "SCAN", "EVALSHA", "DEL", "UNLINK", "ACL",
+        "BLPOP",
+        "BLMOVE",
+        "LRANGE",
+        "LREM",
+        "KEYS",
+        "SCAN",
+        "EVALSHA",
+        "DEL",
+        "UNLINK",
+        "ACL",
         "SLOWLOG",
+        "XREADGROUP",
+        "XACK",
+        "XGROUP",
+        "XCLAIM",
+        "XAUTOCLAIM",
+        "XINFO",
     ];
     let options = [
         "LIST", "RESTORE", "DROP", "NAME", "AT", "AS", "COUNT", "CURSOR", "DECODE", "NX", "XX",
         "MODERN", "LEGACY", "ALL", "BLOCK", "LEASE", "ALSO", "FAIL", "SILENT", "FATAL", "DELAY",
-        "REASON", "LEASED", "WAITING", "REQUEUE", "MATCH", "IFABSENT", "RESET", "DEFAULT", "SET",
-        "PAUSE", "RESUME", "NEXT", "TZ", "OVERLAP", "ALLOW", "CATCHUP",
+        "REASON", "TIED", "RELEASE", "LEASED", "WAITING", "REQUEUE", "MATCH", "IFABSENT", "RESET",
+        "DEFAULT", "SET", "PAUSE", "RESUME", "NEXT", "TZ", "OVERLAP", "ALLOW", "CATCHUP", "HEADER",
+        "TTL", "PRIO", "LIMIT", "GROUP", "JUSTID",
     ];
     let word = Regex::new(r"^[A-Z][A-Z.]+( |$)").unwrap();
     let codes = codes();
@@ -276,7 +292,11 @@ fn settings_of_queues_are_the_table() {
     for setting in SETTINGS {
         let row = page.lines().find(|line| line.starts_with(&format!("| `{}` |", setting.name)));
         let shown = row.unwrap_or_else(|| panic!("no row of {}", setting.name)).replace(',', "");
-        let default = format!("| {} |", setting.default);
+        let default = setting.default();
+        let shown_default =
+            setting.shown(&default).map(|none| if none.is_empty() { "none".into() } else { none });
+        let default = shown_default.unwrap_or_else(|| default.to_string());
+        let default = format!("| {default} |");
         assert!(shown.contains(&default), "{}: not {default}: {shown}", setting.name);
     }
 }
@@ -294,6 +314,7 @@ fn fixed_limits_are_the_constants() {
         of("src/http.rs", &["CONNECTIONS_MAX", "CONNECTION_REQUESTS_MAX", "CONNECTION_WITHIN"]);
     let many = http[0];
     let rows = [
+        ("| 1,000 and 100,000 |", of("src/scheduler/tied.rs", &["LEASES_MAX", "ALL_LEASES_MAX"])),
         (
             "| 16,384, 1 MiB of replies |",
             of("src/client/connection.rs", &["PENDING_MAX", "OUTPUT_HIGH"]),
@@ -315,6 +336,7 @@ fn fixed_limits_are_the_constants() {
         ("| 1; with `CATCHUP` 0 to 100 |", [vec![1, 0], cron(&["CATCHUP_MAX"])].concat()),
         ("| 10 arguments, 16 KiB each |", before.to_vec()),
         ("| 10 s |", of("src/client/tls.rs", &["HANDSHAKE_WITHIN"])),
+        ("| 32 and 256 |", of("src/peers/passwords.rs", &["OF_ADDRESS_MAX", "WAITING_MAX"])),
         ("| 2 s |", of("src/peers/guesses.rs", &["LONGEST"])),
         ("| 64, of 100 requests and 60 s |", http),
         ("| 1,024 |", vec![NODES]),
@@ -327,7 +349,7 @@ fn fixed_limits_are_the_constants() {
         ("more than 64 KiB is held back", of("src/client/call.rs", &["LARGE_REPLY"])),
         ("250 ms at most", of("src/client/call.rs", &["REST_MAX"])),
         ("the next after 100 ms", of("src/peers/guesses.rs", &["FIRST"])),
-        ("At most 16 wait", of("src/peers/guesses.rs", &["WAITING_MAX"])),
+        ("At most 16 of an address wait", of("src/peers/guesses.rs", &["WAITING_MAX"])),
     ];
     let amount = Regex::new(r"(\d[\d,]*)(?: (KiB|MiB|ms|s|h)\b)?").unwrap();
     for (said, program) in rows.iter().chain(&text) {
@@ -609,16 +631,17 @@ fn consoles(text: &str) -> Vec<Vec<Typed>> {
     blocks.captures_iter(text).map(|found| typed(&found[1])).collect()
 }
 
-/// An id of a message, or of one that was taken, as in a receipt.
-const ID: &str = r"\b(?:[0-9]{13}-)?[0-9a-f]{16}\b";
+/// An id of a message, of one that was taken, as in a receipt, or of an entry of a stream.
+const ID: &str = r"\b(?:(?:[0-9]{13}-)?[0-9a-f]{16}|[0-9]{13}-0)\b";
 
 /// A reply as a pattern: ids and times may differ, and a line `...` stands for any lines.
 fn pattern(reply: &str) -> Regex {
     let lines: Vec<String> = reply.lines().map(regex::escape).collect();
     let text = lines.join("\n").replace(r"\.\.\.", "(?s:.*)");
     // As `escape` leaves it.
-    let id = Regex::new(&ID.replace("-)", r"\\-)")).unwrap();
+    let id = Regex::new(&ID.replace("}-", r"}\\-")).unwrap();
     let text = id.replace_all(&text, |found: &regex::Captures<'_>| match found[0].len() {
+        _ if found[0].ends_with("-0") => "([0-9]{13}-[0-9])",
         16 => "([0-9a-f]{16})",
         _ => "([0-9]{13}-[0-9a-f]{16})",
     });
@@ -639,6 +662,10 @@ impl Shell {
     fn start() -> Shell {
         let redis = Redis::spawn(&[]);
         let broker = Broker::spawn(&redis.url(0), &[]);
+        Shell::around(broker, redis)
+    }
+
+    fn around(broker: Broker, redis: Redis) -> Shell {
         let bin = tempfile::tempdir().unwrap();
         // As on a terminal, where replies are quoted.
         let script = "#!/usr/bin/env bash\n\
@@ -651,6 +678,8 @@ impl Shell {
         let path = bin.path().join("redis-cli");
         fs::write(&path, script).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        let program = env!("CARGO_BIN_EXE_delay-broker");
+        std::os::unix::fs::symlink(program, bin.path().join("delay-broker")).unwrap();
         Shell { broker, redis, bin, ids: BTreeMap::new() }
     }
 
@@ -693,7 +722,7 @@ impl Shell {
 /// What a page shows of a shell is what the shell shows, in the order of the page.
 #[test]
 fn sessions_are_true() {
-    let pages = ["quickstart", "consume", "schedules", "errors", "encodings"];
+    let pages = ["quickstart", "consume", "schedules", "streams", "errors", "encodings"];
     let pages = pages.map(|page| format!("docs/{page}.md"));
     for page in pages.iter().map(String::as_str).chain(["README.md"]) {
         let mut shell = Shell::start();
@@ -704,6 +733,41 @@ fn sessions_are_true() {
             }
         }
     }
+}
+
+/// The page about users: its tables are given to the broker that is asked, and its categories are
+/// those of the commands.
+#[test]
+fn users_may_do_as_the_page_says() {
+    let page = "docs/operate/users.md";
+    let text = file(page);
+    let tables = text.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("broker.toml");
+    fs::write(&config, format!("{tables}[server]\npassword = \"of-default\"\n")).unwrap();
+    let redis = Redis::spawn(&[]);
+    let args = ["--redis", &redis.url(0), "--config", config.to_str().unwrap()];
+    let broker = Broker::with_args(&args, &[]);
+    let mut shell = Shell::around(broker, redis);
+    for typed in consoles(&text).iter().flatten() {
+        shell.checks(page, typed);
+    }
+    let shown = rows(page, "## Categories").into_iter();
+    let shown: BTreeMap<String, BTreeSet<String>> =
+        shown.map(|cells| (cells[0].trim_matches('`').to_owned(), quoted(&cells[1]))).collect();
+    let mut ours: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for spec in TABLE {
+        for word in spec.categories.words() {
+            ours.entry(word.to_owned()).or_default().insert(spec.name.to_owned());
+        }
+        for (first, categories) in spec.words {
+            for word in categories.words() {
+                let command = format!("{} {first}", spec.name);
+                ours.entry(word.to_owned()).or_default().insert(command);
+            }
+        }
+    }
+    assert_eq!(shown, ours);
 }
 
 /// Each example of docs/commands.md, with one pending message as that page says; or with one that

@@ -6,6 +6,7 @@
 
 use crate::domain::text::one_line;
 use crate::store::facts::{Facts, Probed};
+use crate::store::redis;
 
 use super::{Found, Severity};
 
@@ -15,6 +16,7 @@ const REDISSONS: &str = "redisson_delay_queue_timeout:{delay_broker_audit}";
 
 const PUBLISHED: &str = "&redisson_delay_queue_channel:*";
 const HEARTBEATS: &str = "&delay_broker_heartbeat:*";
+const WAKES: &str = "&delay_broker_wake:*";
 
 /// A call that a script tries, and the right that a refused user lacks: for the command, or for the
 /// key or channel. `K` stands for a key of ours, `R` for one of Redisson's.
@@ -59,6 +61,7 @@ pub const PROBES: &[Probe] = probes! {
     "PTTL K" "+pttl" KEYS;
     "PUBLISH redisson_delay_queue_channel:{delay_broker_audit} 0" "+publish" PUBLISHED;
     "PUBLISH delay_broker_heartbeat:audit 0" "+publish" HEARTBEATS;
+    "PUBLISH delay_broker_wake:{delay_broker_audit} 0" "+publish" WAKES;
     "RPOP K" "+rpop" KEYS;
     "RPUSH K e" "+rpush" KEYS;
     "SADD K m" "+sadd" KEYS;
@@ -71,6 +74,17 @@ pub const PROBES: &[Probe] = probes! {
     "TIME" "+time" "";
     "TYPE K" "+type" KEYS;
     "UNLINK K" "+unlink" KEYS;
+    "XACK K g 0-1" "+xack" KEYS;
+    "XADD K * f v" "+xadd" KEYS;
+    "XDEL K 0-1" "+xdel" KEYS;
+    "XGROUP CREATE K g 0" "+xgroup|create" KEYS;
+    "XGROUP DELCONSUMER K g c" "+xgroup|delconsumer" KEYS;
+    "XINFO CONSUMERS K g" "+xinfo|consumers" KEYS;
+    "XINFO GROUPS K" "+xinfo|groups" KEYS;
+    "XLEN K" "+xlen" KEYS;
+    "XPENDING K g" "+xpending" KEYS;
+    "XRANGE K - +" "+xrange" KEYS;
+    "XTRIM K MAXLEN 0" "+xtrim" KEYS;
     "ZADD K 0 m" "+zadd" KEYS;
     "ZADD R 0 m" "+zadd" "~redisson_delay_queue*";
     "ZCARD K" "+zcard" KEYS;
@@ -93,7 +107,7 @@ const SUBSCRIBED: &str = "&redisson_delay_queue_channel:* (with exactly this pat
 
 /// More rights whose lack makes something late or refused but damages nothing: no script calls
 /// these commands, or the script goes on without them.
-const HARMLESS: [&str; 12] = [
+const HARMLESS: [&str; 13] = [
     GONE_WITHOUT[0],
     "+info",
     GONE_WITHOUT[1],
@@ -105,11 +119,28 @@ const HARMLESS: [&str; 12] = [
     "+sscan",
     GONE_WITHOUT[2],
     HEARTBEATS,
+    WAKES,
     SUBSCRIBED,
 ];
 /// Scripts that may not ask for the size of a payload or a head, or for the rank of a member, read
 /// it, or search its score.
 const GONE_WITHOUT: [&str; 3] = ["+hstrlen", "+memory|usage", "+zrank"];
+
+/// Rights for queues whose destination is a stream alone: their scripts stop before their first
+/// write for lack of them, or undo it. Others do not call these commands.
+const OF_STREAMS: [&str; 11] = [
+    "+xack",
+    "+xadd",
+    "+xdel",
+    "+xgroup|create",
+    "+xgroup|delconsumer",
+    "+xinfo|consumers",
+    "+xinfo|groups",
+    "+xlen",
+    "+xpending",
+    "+xrange",
+    "+xtrim",
+];
 
 /// The rights of a user, as far as they are known.
 #[derive(Debug, PartialEq, Eq)]
@@ -196,6 +227,7 @@ pub fn lacked_by_subscription(error: &str) -> Option<&'static str> {
         "PSUBSCRIBE" => Some("+psubscribe"),
         "SUBSCRIBE" if channel => Some(HEARTBEATS),
         "SUBSCRIBE" => Some("+subscribe"),
+        redis::WAKES => Some(WAKES),
         _ => None,
     }
 }
@@ -207,7 +239,7 @@ pub fn acl_line(user: &str) -> String {
     commands.sort_unstable();
     commands.dedup();
     format!(
-        "ACL SETUSER {user} on ~* resetchannels {PUBLISHED} {HEARTBEATS} -@all {}",
+        "ACL SETUSER {user} on ~* resetchannels {PUBLISHED} {HEARTBEATS} {WAKES} -@all {}",
         commands.join(" ")
     )
 }
@@ -219,9 +251,12 @@ pub(super) fn finding(rights: &Rights, user: Option<&str>) -> Found {
     if missing.is_empty() {
         return None;
     }
-    let harmless = |right| BESIDE.contains(right) || HARMLESS.contains(right);
+    let of_streams = |right: &&&str| OF_STREAMS.contains(right);
+    let harmless = |right| BESIDE.contains(right) || HARMLESS.contains(right) || of_streams(&right);
     let damage = missing.iter().any(|right| !harmless(right));
-    let (severity, harm) = if damage {
+    let (severity, harm) = if missing.iter().all(|right| of_streams(&right)) {
+        (Severity::Warn, "queues whose destination is a stream are not served; all others are")
+    } else if damage {
         (Severity::Refuse, "scripts would stop halfway, with half of their work done")
     } else {
         (
@@ -286,6 +321,10 @@ mod tests {
         };
         let mut harmless = HARMLESS.iter().chain(&BESIDE);
         assert_eq!(harmless.find(|right| lacking_harms(right)), None);
+        let of_streams = |right: &&&str| right.starts_with("+x");
+        let known: BTreeSet<&str> = PROBES.iter().map(|probe| probe.command).collect();
+        let known: BTreeSet<&str> = known.iter().filter(|one| of_streams(one)).copied().collect();
+        assert_eq!(known, OF_STREAMS.into_iter().collect());
     }
 
     #[test]
@@ -338,6 +377,7 @@ mod tests {
             ("PSUBSCRIBE NOPERM ... to access one of the channels used", SUBSCRIBED),
             ("SUBSCRIBE NOPERM ... to run the 'subscribe' command", "+subscribe"),
             ("SUBSCRIBE NOPERM ... to access one of the channels used", HEARTBEATS),
+            ("WAKES NOPERM ... to access one of the channels used", WAKES),
             ("", ""),
         ] {
             assert_eq!(lacked_by_subscription(error).unwrap_or_default(), right);
@@ -387,6 +427,11 @@ mod tests {
         assert_eq!(severity, Severity::Warn);
         assert!(line.starts_with("the user 'app' lacks +psubscribe &delay_broker_heart"), "{line}");
         assert!(line.ends_with(&acl_line("app")), "{line}");
+        let (severity, line) = text(&["+xadd", "+xtrim"], Some("app")).unwrap();
+        assert_eq!(severity, Severity::Warn);
+        assert!(line.contains("lacks +xadd +xtrim: queues whose destination is a"), "{line}");
+        let (severity, line) = text(&["+xadd", "+zadd"], None).unwrap();
+        assert_eq!(severity, Severity::Refuse, "{line}");
         let (severity, line) = text(&["+zadd"], None).unwrap();
         assert_eq!(severity, Severity::Refuse);
         assert!(line.contains("ACL SETUSER broker on") && line.ends_with(" >password"), "{line}");

@@ -27,7 +27,7 @@ macro_rules! line {
             "DQ.CLEAR" "DQ.CONVERT" "DQ.CRON DEL" "DQ.CRON PAUSE" "DQ.CRON RESUME" "DQ.CRON SET"
             "DQ.DEAD DROP" "DQ.DEAD REQUEUE" "DQ.PAUSE" "DQ.POLL"
             "DQ.QUARANTINE DROP" "DQ.QUARANTINE RESTORE" "DQ.REMOVE COUNT 0" "DQ.RESUME"
-            "DQ.SETUP"
+            "DQ.SETUP" "DQ.TAKEN RELEASE"
         ] $command, ($($fields)*))
     };
     (@ [$($name:literal)*] $command:expr, $fields:tt) => {
@@ -65,6 +65,7 @@ struct Sum {
     calls: u64,
     messages: u64,
     client: String,
+    user: Option<String>,
     name: String,
 }
 
@@ -79,7 +80,8 @@ impl Activity {
     ) {
         let uncertain = effect.is_none().then_some(true);
         let Effect { messages, known } = effect.unwrap_or_default();
-        let name = Cut(&client.about.borrow().name).to_string();
+        let about = client.about.borrow();
+        let (user, name) = (about.user.clone(), Cut(&about.name).to_string());
         let mut commands = self.0.borrow_mut();
         let sums = commands.entry(command).or_default();
         let mut key = Some(queue.clone());
@@ -90,12 +92,12 @@ impl Activity {
             sum.calls += 1;
             sum.messages += messages.unwrap_or(0);
             sum.client.clone_from(&client.addr);
-            sum.name = name;
+            (sum.user, sum.name) = (user, name);
             return;
         }
         sums.insert(key, Sum::default());
         let (queue, client) = (Cut(queue), &client.addr);
-        line!(command, %queue, messages, known, uncertain, client, name, "by a client");
+        line!(command, %queue, messages, known, uncertain, client, user, name, "by a client");
     }
 
     /// Logs the sums and starts anew; commands that were not repeated are forgotten.
@@ -109,7 +111,7 @@ impl Activity {
 impl Sum {
     /// Logs the sum and starts anew; false if there is nothing to log.
     fn is_logged(&mut self, command: &'static str, queue: Option<&Bytes>) -> bool {
-        let Self { calls, messages, client, name } = std::mem::take(self);
+        let Self { calls, messages, client, user, name } = std::mem::take(self);
         if calls == 0 {
             return false;
         }
@@ -121,6 +123,7 @@ impl Sum {
             calls,
             messages,
             client,
+            user,
             name,
             "by clients meanwhile; the last one is named"
         );

@@ -79,7 +79,7 @@ async fn is_lost(broker: &Broker, name: &Bytes) -> bool {
 
 /// Records the settings that the file names; true if they are.
 async fn set_up(broker: &Broker, queue: &Queue, mode: ChangeMode) -> bool {
-    let values = queue.settings.iter().map(|(setting, value)| (*setting, Some(*value)));
+    let values = queue.settings.iter().map(|(setting, value)| (*setting, Some(value.clone())));
     let change = SettingsChange { mode, origin: Origin::File, values: values.collect() };
     let name = QueueName::trusted(Bytes::from(queue.name.clone()));
     match broker.queue(&name).setup(&change).await {
@@ -93,6 +93,11 @@ async fn set_up(broker: &Broker, queue: &Queue, mode: ChangeMode) -> bool {
                      effect; those of the file are, for all brokers"
                 );
             }
+            true
+        }
+        // Once: whoever empties the queue says so by a restart.
+        Err(error @ StoreError::InUse { .. }) => {
+            tracing::warn!(queue = queue.name, %error, "its settings are not recorded");
             true
         }
         Err(error) => {

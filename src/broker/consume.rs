@@ -2,6 +2,7 @@
 //! are taken, wait for a retry, or are dead.
 
 use std::future::Ready;
+use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,13 +10,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::broker::queue::Queue;
 use crate::broker::{Broker, cursor};
+use crate::domain::envelope::HEADERS_MAX;
 use crate::domain::glob;
 use crate::domain::lease::{Nack, Receipt};
 use crate::domain::queue::QueueName;
-use crate::scheduler::takers::{Hand, Take, Unsent};
+use crate::scheduler::takers::{Hand, Take, Unsent, note_dropped};
+use crate::scheduler::tied::Tied;
 use crate::store::StoreError;
 use crate::store::cursor::Cursor;
 use crate::store::leases::{Held, HeldMessage, Leased, Wanted};
+use crate::store::settles::{Settled, Settlement};
 
 /// Dead messages that one command brings back or drops where none is named.
 const DEAD_MAX: usize = 1_000;
@@ -24,7 +28,8 @@ const PAGES_MAX: usize = 100;
 /// Of a page without payloads.
 const PAGE: u64 = 1_000;
 /// Bytes of a reply around each payload, at most; the longest are those of RESP2 with DECODE.
-const ROW_BYTES: usize = 192;
+/// Headers take their room from the envelope, but for what stands around each.
+const ROW_BYTES: usize = 256 + 2 * HEADERS_MAX as usize * 8;
 
 /// What a taker wants.
 #[derive(Debug)]
@@ -36,6 +41,8 @@ pub struct TakeRequest {
     pub block: Option<Option<Duration>>,
     /// `None`: that of the queue.
     pub lease_ms: Option<u64>,
+    /// The connection that the leases are to end with.
+    pub tied: Option<Rc<Tied>>,
 }
 
 /// What it got.
@@ -64,6 +71,11 @@ impl Dead {
 }
 
 impl Broker {
+    /// For the leases of a connection, which go back when this is dropped.
+    pub fn tied(&self) -> Rc<Tied> {
+        self.host.takers.tied()
+    }
+
     /// Takes messages for a time; `None` if there are none within the time that it waits, or
     /// `enough` was said before. Safe to cancel: what it got by then goes back.
     ///
@@ -74,7 +86,7 @@ impl Broker {
         request: TakeRequest,
         enough: &CancellationToken,
     ) -> Result<Option<TakenMessages>, StoreError> {
-        let TakeRequest { queues, count, block, lease_ms } = request;
+        let TakeRequest { queues, count, block, lease_ms, tied } = request;
         // What a reply has of each message beside its payload.
         let name = queues.iter().map(|queue| queue.as_bytes().len()).max().unwrap_or(0);
         let row = ROW_BYTES + if queues.len() > 1 { name } else { 0 };
@@ -85,7 +97,7 @@ impl Broker {
         let takers = &self.host.takers;
         let taken = |hand: Hand| {
             let Hand { queue, until_ms, messages, unsent } = hand;
-            TakenMessages { queue, until_ms, messages, unsent }
+            TakenMessages { queue, until_ms, messages, unsent: unsent.tied_to(tied.clone()) }
         };
         // One after the other, so that what is there is taken in their order.
         if queues.len() > 1 || block.is_none() {
@@ -99,7 +111,8 @@ impl Broker {
                     Err(
                         error @ (StoreError::WrongType { .. }
                         | StoreError::BadQueue { .. }
-                        | StoreError::TooBig { .. }),
+                        | StoreError::TooBig { .. }
+                        | StoreError::IsStream),
                     ) => spoiled = spoiled.or(Some(error)),
                     Err(error) => return Err(error),
                 }
@@ -130,14 +143,13 @@ impl Broker {
 
 impl Queue<'_> {
     pub async fn ack(&self, receipts: Vec<Receipt>) -> Result<u64, StoreError> {
-        let acked = self.broker.store.ack(self.name, &receipts).await?;
+        let acked = self.settle(Settlement::Ack, receipts).await?;
         if acked.count > 0 {
             self.metrics().acked(acked.count);
             if acked.makes_room {
                 self.broker.host.takers.look(self.name.as_bytes());
             }
         }
-        self.count_stale(receipts.len(), acked.count);
         Ok(acked.count)
     }
 
@@ -148,13 +160,13 @@ impl Queue<'_> {
         delay_ms: Option<u64>,
         reason: Bytes,
     ) -> Result<u64, StoreError> {
-        let given = self.broker.store.nack(self.name, &receipts, mode, delay_ms, reason).await?;
+        let given = self.settle(Settlement::Nack { mode, delay_ms, reason }, receipts).await?;
+        note_dropped(&self.broker.metrics, self.name, given.dropped);
         if given.count > 0 {
             self.metrics().nacked(given.count);
             self.metrics().died(given.died);
             self.broker.host.takers.look(self.name.as_bytes());
         }
-        self.count_stale(receipts.len(), given.count);
         Ok(given.count)
     }
 
@@ -163,9 +175,14 @@ impl Queue<'_> {
         receipts: Vec<Receipt>,
         lease_ms: Option<u64>,
     ) -> Result<u64, StoreError> {
-        let extended = self.broker.store.extend(self.name, &receipts, lease_ms).await?;
-        self.count_stale(receipts.len(), extended);
-        Ok(extended)
+        Ok(self.settle(Settlement::Extend { lease_ms }, receipts).await?.count)
+    }
+
+    async fn settle(&self, how: Settlement, receipts: Vec<Receipt>) -> Result<Settled, StoreError> {
+        let asked = receipts.len();
+        let settled = self.broker.store.settle(self.name, how, receipts).await?;
+        self.count_stale(asked, settled.count);
+        Ok(settled)
     }
 
     /// Receipts that settled nothing; a queue without any messages gets no series for them.
@@ -196,6 +213,19 @@ impl Queue<'_> {
         Ok((self.sealed(of, &next), messages))
     }
 
+    /// Gives messages that wait for a retry back to the list, all or `count` at most; how many.
+    pub async fn release(&self, count: Option<u64>) -> Result<u64, StoreError> {
+        let released = self.broker.store.release(self.name, count.unwrap_or(u64::MAX)).await?;
+        if released.lapsed > 0 {
+            self.metrics().lapsed(released.lapsed);
+            self.metrics().died(released.died);
+        }
+        if released.count > 0 {
+            self.broker.host.takers.look(self.name.as_bytes());
+        }
+        Ok(released.count)
+    }
+
     /// A page of the dead messages that match, and the cursor of the next, if there is one.
     pub async fn dead_list(
         &self,
@@ -203,6 +233,11 @@ impl Queue<'_> {
         cursor: Option<Bytes>,
         pattern: Option<Bytes>,
     ) -> Result<(Option<Bytes>, Vec<HeldMessage>), StoreError> {
+        if cursor.is_none() {
+            // A list is worth more than a clean one.
+            let dropped = self.broker.store.drop_old_dead(self.name).await.unwrap_or(0);
+            note_dropped(&self.broker.metrics, self.name, dropped);
+        }
         let which = Dead { ids: Vec::new(), pattern };
         let (mut cursor, mut found) = (cursor, Vec::new());
         for _ in 0..PAGES_MAX {
@@ -223,8 +258,11 @@ impl Queue<'_> {
         let Some(ids) = self.dead_ids(which).await? else {
             return Ok(0);
         };
-        let requeued = self.broker.store.requeue_dead(self.name, &ids, delay_ms).await?;
+        let requeue = self.broker.store.requeue_dead(self.name, &ids, delay_ms);
+        let (requeued, dropped) = requeue.await?;
+        note_dropped(&self.broker.metrics, self.name, dropped);
         if requeued > 0 {
+            self.look_for_retries();
             self.metrics().requeued(requeued);
             self.broker.host.takers.look(self.name.as_bytes());
         }
@@ -232,10 +270,12 @@ impl Queue<'_> {
     }
 
     pub async fn dead_drop(&self, which: Dead) -> Result<u64, StoreError> {
-        match self.dead_ids(which).await? {
-            Some(ids) => self.broker.store.drop_dead(self.name, &ids).await,
-            None => Ok(0),
-        }
+        let Some(ids) = self.dead_ids(which).await? else {
+            return Ok(0);
+        };
+        let (count, others) = self.broker.store.drop_dead(self.name, &ids).await?;
+        note_dropped(&self.broker.metrics, self.name, others);
+        Ok(count)
     }
 
     /// The ids that are meant; empty: the first ones. `None` if none matches.

@@ -81,7 +81,8 @@ impl Broker {
         })
     }
 
-    pub fn overview(&self) -> Vec<Section> {
+    /// `shows`: whether the queue of this name may be named.
+    pub fn overview(&self, shows: impl Fn(&[u8]) -> bool) -> Vec<Section> {
         let named = self.metrics.named_queues();
         let others = self.metrics.other_queues();
         let all = named.iter().map(|(_, queue)| queue).chain(&others);
@@ -93,8 +94,8 @@ impl Broker {
         };
         let why = why.replace(['\r', '\n'], "; ");
         let (version, role) = self.audited.seen();
-        let mut queues: Vec<_> =
-            named.iter().map(|(name, queue)| (name, queue.reading())).collect();
+        let may_name = named.iter().filter(|(name, _)| shows(name));
+        let mut queues: Vec<_> = may_name.map(|(name, queue)| (name, queue.reading())).collect();
         let pending = |reading: &Reading| reading.pending.unwrap_or(0);
         queues.sort_by_key(|(_, reading)| std::cmp::Reverse(pending(reading)));
         let mut shown = vec![("queues_known", self.host.schedule().served().to_string())];

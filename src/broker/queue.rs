@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::broker::{Broker, cursor, overdue_ms};
+use crate::domain::envelope;
 use crate::domain::queue::{Due, Format, Message, MessageId, MessageRef, QueueName, Score};
 use crate::domain::setup::{Settings, SettingsChange};
 use crate::metrics::{QueueMetrics, QueueSnapshot, WakeCause};
@@ -16,6 +17,7 @@ use crate::scheduler::run_queue::Urgency;
 use crate::store::convert::Converted;
 use crate::store::cursor::Cursor;
 use crate::store::keys::{self, QueueKeys};
+use crate::store::leases::HeldMessage;
 use crate::store::messages::QueueState;
 use crate::store::{StoreError, member};
 
@@ -39,6 +41,13 @@ pub struct QueueInfo {
     pub takers: usize,
 }
 
+/// A message that a command named.
+pub enum Found {
+    Pending(Message),
+    /// It waits for a retry.
+    Waiting(HeldMessage),
+}
+
 pub struct Queue<'a> {
     pub(super) broker: &'a Broker,
     pub(super) name: &'a QueueName,
@@ -56,7 +65,8 @@ impl Broker {
     pub(super) fn message_bytes_max(&self) -> usize {
         let config = self.config.borrow();
         let limits = &config.limits;
-        let reply = limits.reply_bytes_max.max(limits.payload_bytes_max) + member::OVERHEAD;
+        let reply = limits.reply_bytes_max.max(limits.payload_bytes_max);
+        let reply = reply + member::OVERHEAD + envelope::OVERHEAD_MAX;
         reply.min(config.server.output_bytes_max.saturating_sub(REPLY_HEAD))
     }
 }
@@ -127,7 +137,11 @@ impl Queue<'_> {
 
     /// Changes settings; those before and those now.
     pub async fn setup(&self, change: &SettingsChange) -> Result<(Settings, Settings), StoreError> {
+        self.before_setup(change).await?;
         let changed = self.broker.store.setup(self.name, change).await?;
+        if changed.1.is_stream() {
+            self.after_setup().await;
+        }
         // More may be leased at a time now.
         self.broker.host.takers.look(self.name.as_bytes());
         Ok(changed)
@@ -141,6 +155,26 @@ impl Queue<'_> {
             self.look();
         }
         Ok(())
+    }
+
+    /// Puts payloads into the destination at once, all or none; their ids, if takers have them.
+    pub async fn push(&self, payloads: Vec<Bytes>) -> Result<Option<Vec<MessageId>>, StoreError> {
+        let (keys, host) = (self.keys(), &self.broker.host);
+        let count = payloads.len() as u64;
+        let (ids, end_ms) = self.broker.offers.ids(payloads.len()).await?;
+        host.change(|schedule, _| schedule.reserve(&keys))?;
+        let pushed = self.broker.store.push(&keys, payloads, ids, end_ms).await;
+        host.change(|schedule, now| match &pushed {
+            Ok(pushed) if pushed.pending => schedule.offered(&keys, count, pushed.head_ms, now),
+            _ => schedule.release(&keys, now),
+        });
+        let pushed = pushed?;
+        if !pushed.pending {
+            self.metrics().offered(count);
+            self.metrics().delivered(count);
+            host.takers.look(self.name.as_bytes());
+        }
+        Ok(pushed.ids)
     }
 
     pub async fn remove(&self, payload: Bytes, count: u64) -> Result<u64, StoreError> {
@@ -170,6 +204,7 @@ impl Queue<'_> {
         if head {
             self.hint(id.score.moment());
         }
+        self.broker.host.takers.look(self.name.as_bytes());
         Ok(Some(id))
     }
 
@@ -177,13 +212,19 @@ impl Queue<'_> {
         let fired = self.broker.store.fire(self.name, &messages).await?;
         if fired.count > 0 {
             self.hint(0);
+            self.broker.host.takers.look(self.name.as_bytes());
         }
         Ok(fired.count)
     }
 
-    pub async fn get(&self, which: MessageRef) -> Result<Option<Message>, StoreError> {
-        let max = self.broker.message_bytes_max();
-        self.broker.store.get(self.name, &which, max).await
+    pub async fn get(&self, which: MessageRef) -> Result<Option<Found>, StoreError> {
+        let (store, max) = (&self.broker.store, self.broker.message_bytes_max());
+        if let Some(id) = which.retry()
+            && let Some(waits) = store.retry(self.name, id, max).await?
+        {
+            return Ok(Some(Found::Waiting(waits)));
+        }
+        Ok(store.get(self.name, &which, max).await?.map(Found::Pending))
     }
 
     pub async fn size(&self) -> Result<u64, StoreError> {

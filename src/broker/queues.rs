@@ -1,8 +1,11 @@
 //! The queues that this broker knows, in pages, with their state in Redis.
 
+use std::rc::Rc;
+
 use bytes::Bytes;
 
 use crate::broker::{Broker, cursor};
+use crate::domain::glob;
 use crate::domain::queue::Score;
 use crate::scheduler::queue_loop::Moment;
 use crate::store::StoreError;
@@ -26,10 +29,12 @@ pub struct QueueRow {
 
 impl Broker {
     /// A page of the queues that this broker knows, in the order of their keys, and the cursor of
-    /// the next, if there is one.
+    /// the next, if there is one. `pattern`: those that match it; `within`: those that match one of
+    /// these as well.
     pub async fn queues(
         &self,
         pattern: Option<Bytes>,
+        within: Option<Rc<[Bytes]>>,
         cursor: Option<Bytes>,
         count: usize,
     ) -> Result<(Option<Bytes>, Vec<QueueRow>), StoreError> {
@@ -47,11 +52,14 @@ impl Broker {
             after = last.clone();
             let mut steps = 0;
             for (suffix, name) in page {
-                let pattern = pattern.as_deref();
-                if pattern.is_none_or(|pattern| crate::domain::glob::matches(pattern, &name)) {
+                let (pattern, within) = (pattern.as_deref(), within.as_deref());
+                if pattern.is_none_or(|pattern| glob::matches(pattern, &name))
+                    && within.is_none_or(|within| glob::any_matches(within, &name))
+                {
                     names.push((suffix, name.clone()));
                 }
-                steps += pattern.map_or(0, |pattern| pattern.len() * name.len());
+                let patterns = within.into_iter().flatten().map(Bytes::len).sum::<usize>();
+                steps += (pattern.map_or(0, <[u8]>::len) + patterns) * name.len();
                 if steps >= STEPS_MAX {
                     steps = 0;
                     self.turns.next().await;

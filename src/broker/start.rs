@@ -14,9 +14,11 @@ use crate::config::Config;
 use crate::domain::snowflake::Snowflake;
 use crate::metrics::Metrics;
 use crate::peers::memory::Memory;
+use crate::peers::passwords::Passwords;
 use crate::scheduler::crons::Crons;
 use crate::scheduler::discovery::Discovery;
 use crate::scheduler::host::Host;
+use crate::scheduler::keeper::Keeper;
 use crate::scheduler::pace::TransferSize;
 use crate::scheduler::queue_loop::Backoff;
 use crate::scheduler::safety_scan::SafetyScan;
@@ -79,6 +81,7 @@ impl Broker {
         let host = Host::new(store.clone(), takers.clone(), metrics.clone(), limits, names);
         let offers = offers(&config, &store, &ids, &metrics, &host);
         let crons = Crons::new(host.clone(), store.clone(), offers.clone(), metrics.clone());
+        let keeper = Keeper::new(host.clone(), store.clone(), metrics.clone());
         let discovery = Discovery::new(host.clone(), store.clone(), crons.clone());
         let safety_scan = Rc::new(SafetyScan {
             host: host.clone(),
@@ -92,6 +95,7 @@ impl Broker {
             store: store.clone(),
             subscription: subscription.clone(),
             channel: format!("delay_broker_heartbeat:{token}"),
+            own_calls: format!("delay_broker_call:{token}:"),
             heartbeat: Duration::from_millis(config.scheduler.heartbeat_ms),
             heard_at: Cell::new(tokio::time::Instant::now()),
             metrics: metrics.clone(),
@@ -111,6 +115,7 @@ impl Broker {
             audited: audited::Audited::new(config.redis.audit),
             activity: Default::default(),
             guesses: Default::default(),
+            passwords: Passwords::new()?,
             read_at: Cell::default(),
             reading: Cell::default(),
             redis_place,
@@ -119,6 +124,7 @@ impl Broker {
             offers,
             host: host.clone(),
             crons: crons.clone(),
+            keeper: keeper.clone(),
             paused_all: Default::default(),
             subscription,
             listens: wakeup.live.clone(),
@@ -127,7 +133,7 @@ impl Broker {
             tasks: RefCell::default(),
         });
         let scan = Duration::from_millis(config.scheduler.scan_interval_ms);
-        let tasks: [LocalBoxFuture<'static, ()>; 19] = [
+        let tasks: [LocalBoxFuture<'static, ()>; 21] = [
             hold_node(broker.clone(), ids).boxed_local(),
             configure(broker.clone()).boxed_local(),
             pause_all::watch(broker.clone()).boxed_local(),
@@ -145,6 +151,8 @@ impl Broker {
             takers.look_at_all().boxed_local(),
             crons.clone().learn().boxed_local(),
             crons.run().boxed_local(),
+            keeper.clone().learn().boxed_local(),
+            keeper.run().boxed_local(),
             fold_histograms(metrics).boxed_local(),
             run_schedule(host, stepped, failed).boxed_local(),
         ];

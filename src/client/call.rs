@@ -7,7 +7,7 @@ use futures_util::future::LocalBoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use crate::broker::Unsent;
-use crate::command::{self, CommandIndex, Handed};
+use crate::command::{self, CommandIndex, Handed, Then};
 use crate::peers::memory::{Memory, Permit};
 use crate::resp::{Protocol, Reply};
 
@@ -33,11 +33,19 @@ pub struct Answered {
     pub reply: Reply,
     pub permit: Option<Permit>,
     pub unsent: Option<Unsent>,
+    /// The call has an end in the session, which replies in place of it.
+    pub then: Option<Then>,
 }
 
 impl From<Handed> for Answered {
     fn from((reply, unsent): Handed) -> Self {
-        Self { reply, permit: None, unsent }
+        Self { reply, permit: None, unsent, then: None }
+    }
+}
+
+impl From<Then> for Answered {
+    fn from(then: Then) -> Self {
+        Self { then: Some(then), ..Self::from((Reply::Nothing, None)) }
     }
 }
 
@@ -80,6 +88,6 @@ pub fn with_permit(
             // As after a long transfer: half of Redis's time is for others.
             tokio::time::sleep(asked.elapsed().min(REST_MAX)).await;
         }
-        Answered { reply, permit: Some(permit), unsent: None }
+        Answered { permit: Some(permit), ..Answered::from((reply, None)) }
     })
 }

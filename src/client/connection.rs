@@ -34,6 +34,7 @@ use crate::client::replies::Replies;
 use crate::client::settings::Settings;
 use crate::client::stream::{self, write};
 use crate::client::turn::Turn;
+use crate::command::session::Kept;
 use crate::command::{CommandIndex, Counts, ReplyForm, Run, Session};
 use crate::peers::memory::{SMALL, Share};
 use crate::peers::registry::Registered;
@@ -174,7 +175,10 @@ impl Connection {
                 self.broker.turns.next().await;
             }
             self.input.shrink();
-            self.take_up_settings();
+            if self.take_up_settings() == Kept::Nothing {
+                tracing::info!(client = client.addr, "closed: its user is gone");
+                return;
+            }
             let all_read = self.read_requests();
             self.first = None;
             self.input.shrink();
@@ -275,14 +279,28 @@ impl Connection {
         Box::pin(stream::end(from, to)).await;
     }
 
-    fn take_up_settings(&mut self) {
-        // A command that was begun is read to its end by the limits that it began with.
-        if Rc::ptr_eq(&self.current.borrow(), &self.settings) || self.reader.is_partial() {
-            return;
+    /// The settings of now, if there are others; says what becomes of the user.
+    fn take_up_settings(&mut self) -> Kept {
+        if Rc::ptr_eq(&self.current.borrow(), &self.settings) {
+            return Kept::All;
         }
-        self.settings = self.current.borrow().clone();
-        self.session.set_rules(self.settings.rules.clone());
-        self.set_request_limits();
+        let settings = self.current.borrow().clone();
+        let access = &settings.rules.access;
+        let mut kept = Kept::All;
+        if !Rc::ptr_eq(access, &self.session.access) {
+            kept = self.session.set_access(access);
+            // It waits for messages that its user may not take any more, perhaps.
+            if let Some(call) = self.call.as_ref().filter(|_| kept == Kept::User) {
+                call.stop_waiting();
+            }
+        }
+        // A command that was begun is read to its end by the limits that it began with.
+        if !self.reader.is_partial() {
+            self.session.rules = settings.rules.clone();
+            self.settings = settings;
+            self.set_request_limits();
+        }
+        kept
     }
 
     fn takes_more(&self) -> bool {
@@ -323,6 +341,7 @@ impl Connection {
     }
 
     fn wrote(&mut self, bytes: usize) {
+        self.unsent.written_to(self.output.start());
         self.turn.wrote(bytes);
         self.progress.moved(bytes, self.share.is_large(), Instant::now());
     }
@@ -416,6 +435,9 @@ impl Connection {
             Run::Parked(handed, enough) => {
                 self.begin_call(index, Box::pin(handed.map(Answered::from)), Some(enough));
             }
+            Run::Verified(then) => {
+                self.begin_call(index, Box::pin(then.map(Answered::from)), None);
+            }
             Run::Close(reply) => {
                 self.counts.count(index, &reply);
                 self.ready(&reply);
@@ -468,9 +490,16 @@ impl Connection {
 
     /// The call under way has its reply.
     fn answered(&mut self, answered: Answered) {
-        let Answered { reply, permit, unsent } = answered;
+        let Answered { reply, permit, unsent, then } = answered;
         self.progress.held_up_until(Instant::now());
         self.share.keep(permit);
+        if let Some(then) = then {
+            if let Some(call) = self.call.take() {
+                let run = then(&mut self.session);
+                self.go_on(call.index, run);
+            }
+            return;
+        }
         if let Some(call) = self.call.take() {
             let reply = self.bounded(reply, call.protocol);
             self.counts.count(call.index, &reply);

@@ -123,6 +123,7 @@ impl Replies {
 mod tests {
     use super::*;
     use crate::client::connection::tests::with_settings;
+    use crate::domain::envelope::Carries;
     use crate::domain::queue::Due;
 
     /// The memory that is held beside the bytes of the replies is in no account.
@@ -132,7 +133,7 @@ mod tests {
             let (mut replies, mut out) = (Replies::default(), BytesMut::new());
             let counts = Counts::new(&broker.metrics);
             let offer = |replies: &mut Replies| {
-                let ticket = broker.offer(b"q", Due::In(5), b"p");
+                let ticket = broker.offer(b"q", Due::In(5), b"p", Carries::Nothing);
                 replies.offered(ticket, ReplyForm::Nothing, Protocol::Resp2, None);
             };
             offer(&mut replies);

@@ -37,6 +37,8 @@ pub struct Rules {
     pub delay_max_ms: u64,
     pub payload_bytes_max: usize,
     pub name_bytes_max: usize,
+    pub headers_max: usize,
+    pub headers_bytes_max: usize,
     pub moffer_messages_max: usize,
     pub moffer_bytes_max: usize,
     pub take_count_max: usize,
@@ -44,7 +46,7 @@ pub struct Rules {
     pub block_ms_max: u64,
     /// Of queues that have one of their own.
     pub encodings: HashMap<Vec<u8>, Encoding>,
-    pub access: Access,
+    pub access: Rc<Access>,
 }
 
 impl Rules {
@@ -60,6 +62,8 @@ impl Rules {
             delay_max_ms: limits.delay_max_ms,
             payload_bytes_max: limits.payload_bytes_max,
             name_bytes_max: limits.message_name_bytes_max,
+            headers_max: limits.headers_max,
+            headers_bytes_max: limits.headers_bytes_max,
             moffer_messages_max: limits.moffer_messages_max,
             moffer_bytes_max: limits.moffer_bytes_max,
             take_count_max: limits.take_count_max,
@@ -71,7 +75,7 @@ impl Rules {
                 .filter(|queue| queue.encoding != Encoding::Raw)
                 .map(|queue| (queue.name.clone().into_bytes(), queue.encoding))
                 .collect(),
-            access: Access::new(&config.server),
+            access: Rc::new(Access::new(config)),
         })
     }
 }
@@ -127,6 +131,14 @@ impl ArgError {
     pub fn of_message(self, number: usize) -> Self {
         Self { text: format!("message {number}: {}", self.text), ..self }
     }
+}
+
+fn encoding_word(raw: &[u8]) -> Result<Encoding, ArgError> {
+    Encoding::parse(raw).ok_or_else(|| {
+        let words = WORDS.map(|(word, _)| word).join(", ");
+        let raw = Shown(raw);
+        ArgError::plain(format_args!("encoding {raw} must be one of {words}"))
+    })
 }
 
 /// Reads the arguments of one request after the command's name, from left to right.
@@ -210,12 +222,15 @@ impl<'a, 'r> Args<'a, 'r> {
 
     /// The value of `AS`.
     pub fn encoding(&mut self) -> Result<Encoding, ArgError> {
-        let raw = self.value_of("AS")?;
-        Encoding::parse(raw).ok_or_else(|| {
-            let words = WORDS.map(|(word, _)| word).join(", ");
-            let raw = Shown(raw);
-            ArgError::plain(format_args!("encoding {raw} must be one of {words}"))
-        })
+        encoding_word(self.value_of("AS")?)
+    }
+
+    /// The encoding that the last two arguments say behind at least one other, if they do.
+    pub fn last_encoding(&self) -> Result<Option<Encoding>, ArgError> {
+        let last = self.request.len().saturating_sub(1);
+        let says = self.left() > 2 && self.request.get(last - 1).is_some_and(|raw| is(raw, "AS"));
+        let raw = self.request.get(last).filter(|_| says);
+        raw.map(encoding_word).transpose()
     }
 
     /// The encoding for a queue: that of `AS`, else that of the configuration.
@@ -277,6 +292,39 @@ impl<'a, 'r> Args<'a, 'r> {
             receipts.push(self.receipt(number)?);
         }
         Ok(receipts)
+    }
+
+    /// The ids of entries of a stream, as receipts.
+    pub fn entries(&mut self, words: &[&str]) -> Result<Vec<Bytes>, ArgError> {
+        let mut entries = vec![self.entry(1)?];
+        while let Some(raw) = self.request.get(self.at)
+            && !words.iter().any(|word| is(raw, word))
+        {
+            let (number, most) = (entries.len() + 1, self.rules.receipts_max);
+            if number > most {
+                let text =
+                    format_args!("more entries than {most} (limits.receipts_max) in one command");
+                return Err(ArgError::new("TOOMANY", text));
+            }
+            entries.push(self.entry(number)?);
+        }
+        Ok(entries)
+    }
+
+    fn entry(&mut self, number: usize) -> Result<Bytes, ArgError> {
+        let raw = self.value()?;
+        let is_number = |half: &str| half.parse::<u64>().is_ok() && !half.starts_with('+');
+        let text = std::str::from_utf8(raw).ok();
+        match text.and_then(|text| text.split_once('-')) {
+            Some((ms, sequence)) if is_number(ms) && is_number(sequence) => {
+                Ok(Bytes::copy_from_slice(raw))
+            }
+            _ => {
+                let raw = Shown(raw);
+                let rule = "must be the id that XREADGROUP gave, as 1795345538590-0";
+                Err(ArgError::new("BADID", format_args!("entry {number}: {raw} {rule}")))
+            }
+        }
     }
 
     fn receipt(&mut self, number: usize) -> Result<Receipt, ArgError> {

@@ -63,7 +63,14 @@ fn store_error(error: &StoreError) -> String {
                 "WRONGTYPE the key {key} holds a value of another type; nothing was changed"
             );
         }
-        StoreError::BadCursor | StoreError::LostCursor => "ERR",
+        StoreError::BadCursor
+        | StoreError::LostCursor
+        | StoreError::InUse { .. }
+        | StoreError::NotCarried { .. }
+        | StoreError::IsStream
+        | StoreError::TakersAlone
+        | StoreError::NoStream
+        | StoreError::NoGroup => "ERR",
         StoreError::TooBig { .. } => "TOOBIG",
         StoreError::TooManyQueues { .. }
         | StoreError::TooManyTakers { .. }

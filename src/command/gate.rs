@@ -4,36 +4,57 @@
 //! In this order: the password, whether there is such a command, `server.disabled_commands` (above
 //! all users), the door, the user's commands and categories, the queue that is named.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use bytes::Bytes;
 use sha1::{Digest, Sha1};
 use subtle::ConstantTimeEq;
 
-use crate::config::{Secret, Server};
+use crate::config::{self, Config, DEFAULT, Secret};
+use crate::domain::password::PasswordHash;
 use crate::resp::Request;
 
-use super::args::ArgError;
 use super::caller::{Caller, Door, User};
 use super::failure::Failure;
-use super::spec::{Category, Flag, Group, Spec};
+use super::spec::{Categories, Category, Flag, Group, Spec};
 use super::{TABLE, unknown};
+
+/// A right of its own, which no other brings along.
+const PAYLOAD: Categories = Categories::of(&[Category::Payload]);
 
 /// The users and what none of them may do; made from the configuration.
 #[derive(Debug)]
 pub struct Access {
-    /// The one that has the password.
-    default: Rc<User>,
+    /// By name. Among them is `default`, unless it has no password and others have one.
+    users: BTreeMap<String, Rc<User>>,
+    /// Of `default`.
     password: Option<Secret>,
     /// By place in the table of commands.
     disabled: Vec<bool>,
 }
 
+/// A password that a caller gave, as far as it can be judged at once.
+#[derive(Debug)]
+pub enum Judged {
+    Right(Rc<User>),
+    /// The user, if there is one of that name.
+    Wrong(Option<Rc<User>>),
+    /// It is to be verified against this hash.
+    By(PasswordHash, Rc<User>),
+}
+
 impl Access {
-    pub fn new(server: &Server) -> Self {
+    pub fn new(config: &Config) -> Self {
+        let server = &config.server;
+        let mut users: Vec<User> = config.users.iter().map(user).collect();
+        if users.is_empty() || server.password.is_some() {
+            users.push(User::unlimited(DEFAULT));
+        }
         let disabled =
             |name: &str| server.disabled_commands.iter().any(|d| d.eq_ignore_ascii_case(name));
         Self {
-            default: Rc::new(User::unlimited("default")),
+            users: users.into_iter().map(|user| (user.name.clone(), Rc::new(user))).collect(),
             password: server.password.clone(),
             disabled: TABLE.iter().map(|spec| disabled(spec.name)).collect(),
         }
@@ -41,25 +62,37 @@ impl Access {
 
     /// The user of a caller that has said no password.
     pub fn without_password(&self) -> Option<Rc<User>> {
-        self.password.is_none().then(|| Rc::clone(&self.default))
+        self.users.get(DEFAULT).filter(|_| self.password.is_none()).cloned()
+    }
+
+    /// All, by name.
+    pub fn users(&self) -> impl Iterator<Item = &User> {
+        self.users.values().map(|user| &**user)
+    }
+
+    pub fn user(&self, name: &[u8]) -> Option<&Rc<User>> {
+        std::str::from_utf8(name).ok().and_then(|name| self.users.get(name))
     }
 
     pub fn has_password(&self) -> bool {
         self.password.is_some()
     }
 
-    /// The user with this name and password. As in Redis, without a password set the user `default`
-    /// may say any.
-    pub fn authenticate(&self, username: &[u8], password: &[u8]) -> Result<Rc<User>, ArgError> {
+    /// Judges what a caller says of itself. As in Redis, where nothing is set the user `default`
+    /// may say any password.
+    pub fn judge(&self, username: &[u8], password: &[u8]) -> Judged {
+        let Some(user) = self.user(username) else {
+            return Judged::Wrong(None);
+        };
+        if let Some(hash) = &user.password {
+            return Judged::By(hash.clone(), Rc::clone(user));
+        }
         let set = self.password.as_ref();
         // Digests have one length: the time tells nothing of the password's.
         let digest = |text: &[u8]| Sha1::digest(text);
         let right =
             set.is_none_or(|set| digest(set.expose().as_bytes()).ct_eq(&digest(password)).into());
-        if right && username == self.default.name.as_bytes() {
-            return Ok(Rc::clone(&self.default));
-        }
-        Err(ArgError::new("WRONGPASS", "invalid username-password pair or user is disabled."))
+        if right { Judged::Right(Rc::clone(user)) } else { Judged::Wrong(Some(Rc::clone(user))) }
     }
 
     /// The command of a request, if its caller may run it.
@@ -90,18 +123,61 @@ impl Access {
     }
 }
 
+/// A user as the configuration has it. A command by its name counts more than its categories;
+/// among words of one kind the last counts.
+fn user(given: &config::User) -> User {
+    let (mut categories, mut commands) = (Categories::NONE, BTreeMap::new());
+    for word in &given.commands {
+        let (may, name) = (word.starts_with('+'), word.get(1..).unwrap_or_default());
+        let named = if name == "@ALL" { Some(Categories::ALL) } else { Categories::of_word(name) };
+        if let Some(set) = named {
+            categories = if may { categories.and(set) } else { categories.without(set) };
+        } else if let Some(spec) = TABLE.iter().find(|spec| spec.name == name) {
+            commands.insert(spec.name, may);
+        }
+    }
+    categories = categories.without(PAYLOAD);
+    let all = given.queues.iter().any(|pattern| pattern == "*");
+    let patterns = given.queues.iter().map(|pattern| Bytes::from(pattern.clone()));
+    User {
+        name: given.name.clone(),
+        password: Some(given.password_hash.clone()),
+        categories: if given.payloads { categories.and(PAYLOAD) } else { categories },
+        commands,
+        queues: (!all).then(|| patterns.collect()),
+    }
+}
+
+/// True if the configuration may name it, in upper case: a command, or a category as `@READ`.
+pub fn is_known(name: &str) -> bool {
+    name == "@ALL"
+        || Categories::of_word(name).is_some()
+        || TABLE.iter().any(|spec| spec.name == name)
+}
+
 impl User {
-    /// `first`: the first argument.
-    fn may_run(&self, spec: &'static Spec, first: Option<&[u8]>) -> Result<(), Failure> {
-        let (needs, all_queues) = spec.needs(first);
+    /// True if it may run the command, on a queue that it may name.
+    pub fn may(&self, spec: &'static Spec) -> bool {
+        self.may_use(spec, spec.categories).is_ok()
+    }
+
+    fn may_use(&self, spec: &'static Spec, needs: Categories) -> Result<(), Failure> {
         let by_name = self.commands.get(spec.name).copied();
-        if !by_name.unwrap_or_else(|| self.categories.covers(needs)) {
+        let besides = needs.without(PAYLOAD);
+        if !by_name.unwrap_or_else(|| self.categories.covers(besides)) {
             return Err(Failure::NoCommand { user: self.name.clone(), command: spec.name });
         }
         // A right to the command by its name is none to payloads.
         if needs.has(Category::Payload) && !self.sees_payloads() {
             return Err(Failure::NoPayloads { user: self.name.clone(), command: spec.name });
         }
+        Ok(())
+    }
+
+    /// `first`: the first argument.
+    fn may_run(&self, spec: &'static Spec, first: Option<&[u8]>) -> Result<(), Failure> {
+        let (needs, all_queues) = spec.needs(first);
+        self.may_use(spec, needs)?;
         let Some(queue) = first.filter(|_| spec.group == Group::Queue) else {
             return Ok(());
         };
@@ -128,7 +204,7 @@ mod tests {
         let session = &connection.session;
         read(line, |request| {
             let found = lookup(request.get(0).unwrap_or_default());
-            match session.rules.access.admit(request, found, &session.caller) {
+            match session.access.admit(request, found, &session.caller) {
                 Ok(_) => String::new(),
                 Err(failure) => failure.to_string(),
             }
@@ -159,9 +235,9 @@ mod tests {
         ];
         for (set, username, password, right) in rows {
             let connection = LocalConnection::new(&[("server.password", set)]);
-            let access = &connection.session.rules.access;
-            let got = access.authenticate(username.as_bytes(), password.as_bytes());
-            assert_eq!(got.is_ok(), *right, "{set} {username} {password}");
+            let access = &connection.session.access;
+            let got = access.judge(username.as_bytes(), password.as_bytes());
+            assert_eq!(matches!(got, Judged::Right(_)), *right, "{set} {username} {password}");
         }
     }
 
@@ -194,13 +270,13 @@ mod tests {
         );
     }
 
-    /// A user with some rights: there is none such yet, but the gate holds them.
+    /// A user with some rights.
     #[test]
     fn rights() {
         let mut connection = LocalConnection::new(&[]);
         let user = || User {
             categories: LIMITED,
-            queues: Some(vec![Bytes::from_static(b"orders.*")]),
+            queues: Some([Bytes::from_static(b"orders.*")].into()),
             ..User::unlimited("ann")
         };
         connection.session.caller.user = Some(Rc::new(User {
@@ -223,7 +299,7 @@ mod tests {
                 ("DQ.PAUSE orders.a", ""),
                 ("DQ.PAUSE all", &format!("{queue} 'all'")),
                 ("DQ.RESUME orders.a", &format!("{refused} 'dq.resume'")),
-                ("DQ.PEEK orders.a", &format!("{refused} 'dq.peek'")),
+                ("DQ.PEEK orders.a", &format!("{payloads}peek' shows")),
                 ("DQ.GET orders.a n", &format!("{payloads}get' shows")),
                 ("CONFIG GET *", &format!("{refused} 'config'")),
                 ("CLIENT LIST", &format!("{refused} 'client'")),

@@ -18,6 +18,7 @@ use crate::resp::{Reply, Request};
 
 pub mod args;
 pub mod caller;
+mod carried;
 mod counts;
 pub mod dq;
 pub mod examples;
@@ -35,7 +36,7 @@ pub use args::{ArgError, Args, Rules};
 pub use caller::{Caller, Door, User};
 pub use counts::Counts;
 pub use failure::Failure;
-pub use gate::Access;
+pub use gate::{Access, Judged, is_known};
 pub use offer_reply::{answer, answer_all};
 pub use redis::multi::Executed;
 pub use session::Session;
@@ -87,6 +88,7 @@ macro_rules! commands {
 commands! {
     any Offer(dq::offer::Offer<'a>): dq::offer::SPEC;
     any Moffer(dq::moffer::Moffer<'a>): dq::moffer::SPEC;
+    any Push(dq::push::Push): dq::push::SPEC;
     any Take(dq::take::Take): dq::take::SPEC;
     any Ack(dq::ack::Ack): dq::ack::SPEC;
     any Nack(dq::nack::Nack): dq::nack::SPEC;
@@ -123,6 +125,7 @@ commands! {
     any Time(redis::time::Time): redis::time::SPEC;
     any Introspect(redis::command::Introspect): redis::command::SPEC;
     any Config(redis::config::Config): redis::config::SPEC;
+    connection Acl(redis::acl::Acl): redis::acl::SPEC;
     any ServerInfo(redis::info::ServerInfo): redis::info::SPEC;
     any Refused(redis::refused::Refused): redis::refused::CLUSTER, redis::refused::READONLY,
         redis::refused::READWRITE, redis::refused::ASKING, redis::refused::SENTINEL,
@@ -144,9 +147,15 @@ pub enum Run {
     /// The same, but it may wait for something, as BLPOP does, until it has waited long enough:
     /// the client wants nothing more, or the broker stops.
     Parked(LocalBoxFuture<'static, Handed>, CancellationToken),
+    /// A password is verified; then the session goes on as that says, and only then what comes
+    /// after.
+    Verified(LocalBoxFuture<'static, Then>),
     /// Answered, and then the connection ends.
     Close(Reply),
 }
+
+/// The rest of a command, for the session that it came by.
+pub type Then = Box<dyn FnOnce(&mut Session) -> Run>;
 
 /// A reply, and the messages in it, which go back if none of its bytes was sent.
 pub type Handed = (Reply, Option<Unsent>);
@@ -171,7 +180,7 @@ pub fn run_alone(
     broker: &Rc<Broker>,
 ) -> (CommandIndex, Run) {
     let found = lookup(request.get(0).unwrap_or_default());
-    let checked = check(request, found, caller, rules).and_then(|command| {
+    let checked = check(request, found, caller, rules, &rules.access).and_then(|command| {
         let needs = Failure::NeedsConnection(found.map_or("", |(_, spec)| spec.name));
         command.run_alone(caller, broker).ok_or(needs)
     });
@@ -186,7 +195,7 @@ impl Session {
         let before = self.reply;
         let rules = Rc::clone(&self.rules);
         let (index, spec) = (found.map(|(index, _)| index), found.map(|(_, spec)| spec));
-        let run = match check(request, found, &self.caller, &rules) {
+        let run = match check(request, found, &self.caller, &rules, &self.access) {
             Ok(command) if self.transaction.is_some() => {
                 redis::multi::inside(command, index, self, broker)
             }
@@ -234,8 +243,9 @@ fn check<'a>(
     found: Option<(usize, &'static Spec)>,
     caller: &Caller,
     rules: &Rules,
+    access: &Access,
 ) -> Result<Command<'a>, Failure> {
-    let spec = rules.access.admit(request, found, caller)?;
+    let spec = access.admit(request, found, caller)?;
     if !spec.args.contains(&(request.len().saturating_sub(1))) {
         return Err(spec.arity_error().into());
     }
@@ -267,6 +277,10 @@ impl Run {
             Self::Parked(handed, enough) => {
                 Self::Parked(Box::pin(handed.map(|_| (Reply::Nothing, None))), enough)
             }
+            Self::Verified(then) => Self::Verified(Box::pin(then.map(|then| {
+                let silenced = |session: &mut Session| then(session).silenced();
+                Box::new(silenced) as Then
+            }))),
             Self::Close(_) => Self::Close(Reply::Nothing),
         }
     }

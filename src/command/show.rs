@@ -7,15 +7,43 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use crate::domain::encoding;
-use crate::domain::queue::{Message, Score};
+use crate::broker::HeldMessage;
+use crate::domain::envelope::Envelope;
+use crate::domain::queue::{Message, MessageId, Score};
+use crate::domain::{encoding, lease};
 use crate::resp::Reply;
 
 /// The map of DQ.GET, DQ.PEEK and DQ.RANGE. An unreadable member has neither id nor name, and its
 /// payload is the raw member. `decode`: with the payload as text where it can be read as one, and
 /// one field more, which says what it was read as.
 pub fn reply(message: Message, decode: bool) -> Reply {
-    let (mut payload, mut encoding) = (message.payload, None);
+    let Message { id, name, score, payload, format, envelope } = message;
+    let format = format.as_str().into();
+    Reply::Map(fields(id, name, score, payload, format, &envelope, decode))
+}
+
+/// The same of one that waits for a retry: it is due when it can be taken again. It has no
+/// format, but attempt and reason.
+pub fn waiting(message: HeldMessage, decode: bool) -> Reply {
+    let HeldMessage { id, moment, attempts, reason, payload, envelope, .. } = message;
+    let id = Some(MessageId { score: Score::ZERO, id: id.to_vec() });
+    let (name, payload) = (envelope.name.clone(), payload.unwrap_or_default());
+    let mut fields = fields(id, name, moment, payload, Reply::Null, &envelope, decode);
+    fields.push(("attempt".into(), Reply::count(attempts)));
+    fields.push(("reason".into(), self::reason(reason)));
+    Reply::Map(fields)
+}
+
+fn fields(
+    id: Option<MessageId>,
+    name: Option<Bytes>,
+    score: Score,
+    mut payload: Bytes,
+    format: Reply,
+    envelope: &Envelope,
+    decode: bool,
+) -> Vec<(Reply, Reply)> {
+    let mut encoding = None;
     if decode {
         let (read_as, shown) = encoding::decode(&payload);
         encoding = Some(("encoding", read_as.word().into()));
@@ -24,14 +52,35 @@ pub fn reply(message: Message, decode: bool) -> Reply {
         }
     }
     let fields = [
-        ("id", message.id.map_or(Reply::Null, |id| id.to_string().into())),
-        ("name", message.name.map_or(Reply::Null, Reply::Bulk)),
-        ("due", due(message.score)),
+        ("id", id.map_or(Reply::Null, |id| id.to_string().into())),
+        ("name", name.map_or(Reply::Null, Reply::Bulk)),
+        ("due", due(score)),
         ("payload", Reply::Bulk(payload)),
-        ("format", message.format.as_str().into()),
+        ("format", format),
     ];
-    let fields = fields.into_iter().chain(encoding);
-    Reply::Map(fields.map(|(key, value)| (key.into(), value)).collect())
+    let fields = fields.into_iter().chain(said(envelope)).chain(encoding);
+    fields.map(|(key, value)| (key.into(), value)).collect()
+}
+
+/// What was said of a message beside its payload, as fields of a map: those that there are.
+pub fn said(envelope: &Envelope) -> impl Iterator<Item = (&'static str, Reply)> {
+    let number = |key, value: Option<u64>| value.map(|value| (key, Reply::count(value)));
+    headers(envelope).into_iter().chain(
+        [
+            number("ttl", envelope.ttl_ms),
+            number("priority", envelope.priority),
+            number("limit", envelope.limit),
+        ]
+        .into_iter()
+        .flatten(),
+    )
+}
+
+/// The headers as a field of a map, if there are any.
+pub fn headers(envelope: &Envelope) -> Option<(&'static str, Reply)> {
+    let bulk = |bytes: &Bytes| Reply::Bulk(bytes.clone());
+    let each = envelope.headers.iter().map(|(name, value)| (bulk(name), bulk(value)));
+    (!envelope.headers.is_empty()).then(|| ("headers", Reply::Map(each.collect())))
 }
 
 pub fn replies(messages: Vec<Message>, decode: bool) -> Reply {
@@ -49,6 +98,11 @@ pub fn reason(reason: Bytes) -> Reply {
     if reason.is_empty() { Reply::Null } else { Reply::Bulk(reason) }
 }
 
+/// The id of a message that is kept.
+pub fn held_id(id: &[u8]) -> Reply {
+    Reply::Bulk(lease::held_id(id))
+}
+
 /// Yes and no, as Redis says them: 1 and 0.
 pub fn yes(is: bool) -> Reply {
     Reply::Integer(is.into())
@@ -62,7 +116,7 @@ pub fn due(score: Score) -> Reply {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::queue::{Format, MessageId};
+    use crate::domain::queue::Format;
 
     #[test]
     fn due_times() {
@@ -90,6 +144,7 @@ mod tests {
             name: Some(Bytes::from_static(b"n")),
             score,
             payload: Bytes::from_static(b"p"),
+            envelope: Envelope::default(),
             format: Format::Legacy,
         };
         let unreadable =

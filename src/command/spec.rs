@@ -97,6 +97,18 @@ macro_rules! set {
                 self.0 & other.0 == other.0
             }
 
+            /// Those in this one that are not in the other set.
+            pub const fn without(self, other: Self) -> Self {
+                Self(self.0 & !other.0)
+            }
+
+            /// The set of the member that is called so, in any case.
+            pub fn of_word(word: &str) -> Option<Self> {
+                let mut all = [$(($member::$name, $word)),+].into_iter();
+                let found = all.find(|(_, known)| known.eq_ignore_ascii_case(word));
+                found.map(|(member, _)| Self::of(&[member]))
+            }
+
             /// Its words, in the order of the list.
             pub fn words(self) -> impl Iterator<Item = &'static str> {
                 let all = [$(($member::$name, $word)),+].into_iter();

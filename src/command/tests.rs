@@ -40,7 +40,7 @@ pub fn refused(line: &str) -> String {
     let (rules, connection) = (rules(&[]), LocalConnection::new(&[]));
     read(line, |request| {
         let found = lookup(request.get(0).unwrap_or_default());
-        match super::check(request, found, &connection.session.caller, &rules) {
+        match super::check(request, found, &connection.session.caller, &rules, &rules.access) {
             Ok(command) => format!("no error: {command:?}"),
             Err(failure) => failure.to_string(),
         }
@@ -53,7 +53,8 @@ pub fn check(rows: &[(&str, Result<Command<'_>, &str>)]) {
     for (line, wanted) in rows {
         read(line, |request| {
             let found = lookup(request.get(0).unwrap_or_default());
-            let got = super::check(request, found, &connection.session.caller, &rules);
+            let got =
+                super::check(request, found, &connection.session.caller, &rules, &rules.access);
             match (got, wanted) {
                 (Ok(got), Ok(wanted)) => assert_eq!(got, *wanted, "{line}"),
                 (Err(got), Err(wanted)) => {
@@ -101,7 +102,7 @@ impl LocalConnection {
         let rules = Rc::clone(&self.rules);
         read(line, |request| {
             let found = lookup(request.get(0).unwrap_or_default());
-            let command = super::check(request, found, &self.session.caller, &rules);
+            let command = super::check(request, found, &self.session.caller, &rules, &rules.access);
             then(command, &mut self.session)
         })
     }

@@ -17,8 +17,8 @@ const SYNONYMS: [(&str, &[&str]); 25] = [
     (
         "DQ.OFFER",
         &[
-            "ADD", "PUSH", "PUT", "SEND", "PUBLISH", "ENQUEUE", "SCHEDULE", "DELAY", "SET",
-            "LPUSH", "RPUSH", "ZADD", "INSERT", "CREATE",
+            "ADD", "PUT", "SEND", "PUBLISH", "ENQUEUE", "SCHEDULE", "DELAY", "SET", "LPUSH",
+            "RPUSH", "ZADD", "INSERT", "CREATE",
         ],
     ),
     ("DQ.MOFFER", &["MADD", "MPUSH", "BATCH", "BULK"]),

@@ -16,7 +16,7 @@ pub struct Change {
 
 /// True if SIGHUP takes up a new value.
 fn reloads(key: &str) -> bool {
-    SETTINGS.iter().any(|setting| setting.key == key && setting.reloads)
+    key == "users" || SETTINGS.iter().any(|setting| setting.key == key && setting.reloads)
 }
 
 impl Config {

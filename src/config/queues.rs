@@ -6,7 +6,7 @@ use ::config::{Map, Value, ValueKind};
 
 use crate::domain::encoding::{Encoding, WORDS};
 use crate::domain::queue::QueueRules;
-use crate::domain::setup::{SETTINGS, Setting};
+use crate::domain::setup::{SETTINGS, Setting, Value as Setup};
 
 use super::Limits;
 use super::kinds::{Kind, flag_of, one_of, text};
@@ -22,7 +22,7 @@ pub struct Queue {
     /// True if pending messages are in the order list too.
     pub order_list: bool,
     /// Those of DQ.SETUP that it names.
-    pub settings: Vec<(&'static Setting, u64)>,
+    pub settings: Vec<(&'static Setting, Setup)>,
 }
 
 /// How members are written; both are always read.
@@ -83,10 +83,13 @@ impl Queue {
         let text = |text: &str| toml::Value::String(text.to_owned());
         let pairs = keys.map(|(key, value)| (key.to_owned(), text(value)));
         let order_list = toml::Value::Boolean(self.order_list);
-        let value = |value: u64| toml::Value::Integer(value.try_into().unwrap_or(i64::MAX));
+        let value = |value: &Setup| match value {
+            Setup::Number(number) => toml::Value::Integer((*number).try_into().unwrap_or(i64::MAX)),
+            Setup::Names(names) => text(names),
+        };
         let settings = self.settings.iter();
         let settings = settings.map(|(setting, of)| {
-            let shown = setting.shown(*of).map_or_else(|| value(*of), toml::Value::String);
+            let shown = setting.shown(of).map_or_else(|| value(of), toml::Value::String);
             (setting.name.to_owned(), shown)
         });
         let pairs = pairs.into_iter().chain([("order_list".to_owned(), order_list)]);

@@ -10,12 +10,15 @@ use std::path::PathBuf;
 
 use regex::bytes::Regex;
 
+use crate::domain::envelope::{HEADERS_BYTES_MAX, HEADERS_MAX};
+
 use super::kinds::{
     Kind, address, directory, file, flag, level, names, password, path, pattern, redis_url, whole,
     words,
 };
 use super::layers::Reader;
 use super::queues::{Queue, queues};
+use super::users::{User, users};
 use super::{RedisUrl, Secret, Tls, pem};
 
 const KIB: u64 = 1024;
@@ -82,6 +85,7 @@ macro_rules! settings {
         pub struct Config {
             $(pub $section: $struct,)*
             pub queues: Vec<Queue>,
+            pub users: Vec<User>,
             /// TLS for clients, if `server.tls_listen` is set.
             pub tls: Option<Tls>,
             /// Every key with its value in effect; secrets hidden.
@@ -94,6 +98,7 @@ macro_rules! settings {
             pub(super) fn read(keys: &mut Reader) -> Self {
                 Self {
                     queues: keys.read("queues", &queues()),
+                    users: keys.read("users", &users()),
                     $($section: $struct::read(keys),)*
                     tls: None,
                     settings: Vec::new(),
@@ -105,6 +110,7 @@ macro_rules! settings {
             pub(super) fn sections_reloaded(&self, other: &Self) -> Self {
                 Self {
                     $($section: self.$section.reloaded(&other.$section),)*
+                    users: other.users.clone(),
                     ..self.clone()
                 }
             }
@@ -136,6 +142,8 @@ settings! {
         payload_bytes_max: usize = whole(1..=512 * MIB), reloads;
         queue_name_bytes_max: usize = whole(1..=64 * KIB), reloads;
         message_name_bytes_max: usize = whole(1..=64 * KIB), reloads;
+        headers_max: usize = whole(0..=HEADERS_MAX), reloads;
+        headers_bytes_max: usize = whole(0..=HEADERS_BYTES_MAX), reloads;
         queue_pattern: Option<Regex> = pattern(), reloads;
         // Scores stay below 10^15 (the year 33658), where doubles are exact to spare.
         delay_max_ms: u64 = whole(1..=900_000_000_000_000), reloads;
@@ -175,6 +183,7 @@ settings! {
     http: Http {
         /// `None`: nowhere.
         listen: Option<SocketAddr> = address();
+        tls: bool = flag();
     }
     log: Log {
         /// A filter of tracing-subscriber, checked.

@@ -11,7 +11,7 @@ fn errors_of(mut layers: Layers) -> Vec<String> {
 }
 
 fn reloads(key: &str) -> bool {
-    SETTINGS.iter().any(|known| known.key == key && known.reloads)
+    key == "users" || SETTINGS.iter().any(|known| known.key == key && known.reloads)
 }
 
 fn file(text: &str) -> (tempfile::TempDir, Layers) {
@@ -253,6 +253,85 @@ fn rules() {
     }
 }
 
+const HASH: &str = "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHRyaWdo$H5HWU9wN/c5Tb0k6ta0eUQ";
+
+#[test]
+fn users_come_from_the_file() {
+    let hash = format!("password_hash = '{HASH}'");
+    let hash = hash.as_str();
+    #[rustfmt::skip]
+    let rows: &[(&[&str], &str)] = &[
+        (&["name = 'ann'", hash], ""),
+        (&["name = 'ann'", hash, "commands = ['+@read', '-dq.clear']", "queues = ['a.*', '*']",
+           "payloads = true"], ""),
+        (&["name = 'ann'", hash, "[[users]]", "name = 'bob'", hash], ""),
+        (&[hash], "users[0]: each table needs a name"),
+        (&["name = 'ann'", hash, "[[users]]", "name = 'ann'", hash],
+         "users[1]: \"ann\" is named twice"),
+        (&["name = 'default'", hash], "the name of \"default\" is that of the user of"),
+        (&["name = 'a b'", hash], "the name of \"a b\" must be at most 64 letters"),
+        (&["name = 'ann'"], "the password_hash of \"ann\" must be set"),
+        (&["name = 'ann'", "password_hash = 'secret-4711'"],
+         "the password_hash of \"ann\" must be an Argon2id hash"),
+        (&["name = 'ann'", hash, "commands = '+@read'"], "the commands of \"ann\" must be a list"),
+        (&["name = 'ann'", hash, "commands = ['@read']"],
+         "the commands of \"ann\" must each begin with + or -, and \"@READ\" does not"),
+        (&["name = 'ann'", hash, "commands = ['+@payload']"],
+         "users[0].commands of \"ann\" = \"+@PAYLOAD\": is given by payloads = true"),
+        (&["name = 'ann'", hash, "commands = ['+dq.clera']"],
+         "users[0].commands of \"ann\" = \"+DQ.CLERA\": names neither a command nor a category"),
+        (&["name = 'ann'", hash, "queues = ['']"], "the queues of \"ann\" must not be empty"),
+        (&["name = 'ann'", hash, "queues = [1]"], "the queues of \"ann\" must be a list of texts"),
+        (&["name = 'ann'", hash, "payloads = 1"], "the payloads of \"ann\" must be true or false"),
+        (&["name = 'ann'", hash, "rights = 1"], "rights of \"ann\" is not a setting of a user"),
+        (&["name = 'ann'", "password_hash = 'x'", "[[users]]", hash], "; users[1]: each table"),
+    ];
+    for (lines, wanted) in rows {
+        let (_dir, mut layers) = file(&format!("[[users]]\n{}", lines.join("\n")));
+        layers.known_command = Some(|name| ["DQ.CLEAR", "@READ"].contains(&name));
+        let said = Config::load(layers).map_err(|errors| errors.to_string()).err();
+        let said = said.unwrap_or_default();
+        assert!(said.contains(wanted) && said.is_empty() == wanted.is_empty(), "{lines:?}: {said}");
+        assert!(!said.contains("4711") && !said.contains("argon2id$"), "{said}");
+    }
+    let long = format!("name = 'ann'\n{hash}\nqueues = ['{}']", "q".repeat(4_097));
+    let (_dir, layers) = file(&format!("[[users]]\n{long}"));
+    let said = Config::load(layers).unwrap_err().to_string();
+    assert!(said.contains("have 4097 bytes, more than 4096"), "{said}");
+    let open = [("server.listen", "0.0.0.0:7379")];
+    let (_dir, mut layers) = file(&format!("[[users]]\nname = 'ann'\n{hash}"));
+    layers.flags = open.map(|(key, value)| (key, value.to_owned())).to_vec();
+    assert!(Config::load(layers).is_ok(), "users are passwords");
+}
+
+/// A hash is in nothing that is shown, and another one is a change.
+#[test]
+fn hashes_of_users_are_hidden() {
+    let load = |text: &str| {
+        let (_dir, layers) = file(text);
+        Config::load(layers).unwrap()
+    };
+    let table = format!("[[users]]\nname = 'ann'\npassword_hash = '{HASH}'\n");
+    let (config, same) = (load(&table), load(&table));
+    let shown = config.effective();
+    assert!(shown.contains("\n# users = [{") && shown.contains("\"(hidden)\""), "{shown}");
+    for text in [shown, format!("{config:?}"), format!("{:?}", config.settings)] {
+        assert!(!text.contains("argon2id$"), "{text}");
+    }
+    assert_eq!(config.changes(&same), []);
+    let other = load(&table.replace("$H5HWU9wN", "$H5HWU9wM"));
+    let changes = config.changes(&other);
+    assert_eq!(changes.len(), 1);
+    assert!(changes[0].key == "users" && changes[0].reloaded, "{changes:?}");
+    assert!(!format!("{changes:?}").contains("argon2id$"));
+    assert_eq!(config.reloaded(&other).unwrap().users, other.users);
+    // A listener that others can reach keeps its last user.
+    let (_dir, mut layers) = file(&table);
+    layers.flags = vec![("server.listen", "0.0.0.0:7379".to_owned())];
+    let open = Config::load(layers).unwrap();
+    assert!(open.reloaded(&load("")).is_err());
+}
+
 #[test]
 fn queues_come_from_the_file() {
     #[rustfmt::skip]
@@ -425,7 +504,7 @@ fn what_reloads_is_taken_up_and_the_rest_is_not() {
             ("managed.appendfsync", _) => "no".to_owned(),
             ("log.format", _) => "json".to_owned(),
             ("log.level", _) => "debug".to_owned(),
-            ("queues", _) => continue,
+            ("queues" | "users", _) => continue,
             (_, toml::Value::Boolean(flag)) => (!flag).to_string(),
             (_, toml::Value::Integer(0)) => "1".to_owned(),
             (
@@ -509,10 +588,11 @@ fn tls() {
            ("server.tls_client_ca_file", key.1)],
          &["tls_cert_file = \"/nowhere\": cannot be read", "tls_key_file = \"/no\": cannot be",
            "tls_client_ca_file = ", "holds no certificate"]),
-        (&[open, cert, key], &["needs server.password or server.tls_client_ca_file"]),
+        (&[open, cert, key], &["needs a password or server.tls_client_ca_file"]),
         (&[open, cert, key, ("server.password", "x")], &[]),
         (&[open, cert, key, ca], &[]),
-        (&[open, cert, key, ca, ("server.listen", "0.0.0.0:0")], &["needs server.password;"]),
+        (&[open, cert, key, ca, ("server.listen", "0.0.0.0:0")],
+         &["needs server.password or [[users]];"]),
         (&[("server.tls_listen", "127.0.0.1:7379"), cert, key],
          &["must not be the port of server.listen"]),
         // Nothing listens: nothing is read.

@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::command::TABLE;
 use crate::command::examples::PAGE;
+use crate::command::is_known;
 use crate::config::{Config, ConfigErrors, Layers};
+use crate::daemon::hash::hash;
 use crate::daemon::{logs, serve};
 use crate::http::health::{Whom, health};
 
@@ -86,6 +87,8 @@ enum Task {
         #[arg(long, value_name = "SECONDS", default_value_t = 0)]
         wait: u16,
     },
+    /// Makes the hash of a password, for a user: asks for it, or reads the first line of the input
+    Hash,
     /// Runs a command for each message of a queue, or posts it to a URL: `help work`
     Work,
     /// Shows this help, that of a subcommand, or a page: commands, errors, encodings, limits,
@@ -119,6 +122,7 @@ pub fn main() -> ExitCode {
         Task::Health { running, wait } => {
             whom(layers, running).map(|whom| health(whom?, Duration::from_secs(wait.into())))
         }
+        Task::Hash => Ok(hash().and_then(|hash| print(&hash))),
         Task::Help { topic } => match help(topic.as_deref()) {
             Ok(page) => Ok(print(page.trim_end())),
             Err(unknown) => return bad_usage(unknown),
@@ -198,7 +202,7 @@ impl Args {
                 .map(|(name, value)| (lossy(name), lossy(value)))
                 .collect(),
             flags: flags.into_iter().filter_map(|(key, flag)| Some((key, flag?))).collect(),
-            known_command: Some(|name| TABLE.iter().any(|spec| spec.name == name)),
+            known_command: Some(is_known),
         }
     }
 }

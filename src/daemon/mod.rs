@@ -2,6 +2,7 @@
 //! message.
 
 pub mod cli;
+mod hash;
 pub mod listen;
 pub mod logs;
 pub mod ready;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use thiserror::Error;
 use tokio::runtime::LocalOptions;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::broker::Broker;
@@ -141,11 +141,12 @@ async fn broker(
 ) -> Result<Instant, ServeError> {
     let clients_max = listen::clients_max(config.server.clients_max);
     let mut server = Server::new(listeners.plain, listeners.tls, &config, clients_max)?;
+    let (http_tls, for_http) = watch::channel(config.http_tls());
     let broker = Broker::start(config, backend).map_err(ServeError::Backend)?;
     server.shown_by(&broker)?;
     let (requests, asked) = mpsc::channel(http::REQUESTS_MAX);
     // It answers until this is dropped.
-    let _http = http::start(listeners.http, requests)?;
+    let _http = http::start(listeners.http, for_http, requests)?;
     let answering = tokio::task::spawn_local(answer_http(broker.clone(), asked));
     let mut ready = Some(ready);
     let first = first_contact(broker.clone());
@@ -170,6 +171,7 @@ async fn broker(
             () = reload.asked() => {
                 if let Some(config) = reload.read(&broker.config()) {
                     let clients_max = listen::clients_max(config.server.clients_max);
+                    http_tls.send_replace(config.http_tls());
                     server.take_up(config, clients_max, &broker);
                 }
             }
@@ -177,7 +179,7 @@ async fn broker(
             () = server.accept(&broker), if ready.is_none() => {}
         }
     }
-    broker.stopping.set(true);
+    broker.begin_stop();
     let grace_s = broker.config().server.grace_s;
     tracing::info!(clients = server.connected(), grace_s, "stopping");
     let end = Instant::now() + Duration::from_secs(grace_s);

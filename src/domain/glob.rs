@@ -31,6 +31,11 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
+/// Whether it matches one of the patterns.
+pub fn any_matches(patterns: &[impl AsRef<[u8]>], text: &[u8]) -> bool {
+    patterns.iter().any(|pattern| matches(pattern.as_ref(), text))
+}
+
 /// How much of the pattern matches this one byte, if its front does.
 fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     match *pattern {

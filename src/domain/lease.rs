@@ -3,6 +3,8 @@
 
 use std::fmt::{self, Display};
 
+use bytes::Bytes;
+
 /// Bytes of a reason that are kept; `lua/_lease.lua` holds the same number.
 pub const REASON_BYTES_MAX: usize = 512;
 
@@ -37,6 +39,24 @@ pub fn parse_id(raw: &[u8]) -> Option<LeaseId> {
     Some(id)
 }
 
+/// The id of a message that is kept: that of a receipt, or of a stream `<id>@<group>`. As scripts
+/// have it.
+pub fn parse_held_id(raw: &[u8]) -> Option<Bytes> {
+    let at = raw.iter().position(|&b| b == b'@').unwrap_or(raw.len());
+    let (id, group) = raw.split_at_checked(at)?;
+    Some([&parse_id(id)?[..], group.get(1..).unwrap_or_default()].concat().into())
+}
+
+/// The same for people.
+pub fn held_id(id: &[u8]) -> Bytes {
+    match id.split_at_checked(size_of::<LeaseId>()) {
+        Some((id, group)) if !group.is_empty() => {
+            [hex::encode(id).as_bytes(), b"@", group].concat().into()
+        }
+        _ => hex::encode(id).into(),
+    }
+}
+
 impl Display for Receipt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", hex::encode(self.id), self.delivery)
@@ -44,7 +64,7 @@ impl Display for Receipt {
 }
 
 /// How a message is given back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Nack {
     /// The attempt counts.
     Fail,
@@ -52,15 +72,18 @@ pub enum Nack {
     Silent,
     /// It is the last one.
     Fatal,
+    /// The attempt counts, without a wait; only of a message that is leased. No word of clients:
+    /// the connection of the lease was closed.
+    Tied,
 }
 
 impl Nack {
-    /// As scripts and clients have it.
+    /// As clients and scripts have it.
     pub const WORDS: [(Self, &str); 3] =
         [(Self::Fail, "FAIL"), (Self::Silent, "SILENT"), (Self::Fatal, "FATAL")];
 
     pub fn word(self) -> &'static str {
-        Self::WORDS.iter().find(|(mode, _)| *mode == self).map_or("FAIL", |(_, word)| word)
+        Self::WORDS.iter().find(|(mode, _)| *mode == self).map_or("TIED", |(_, word)| word)
     }
 }
 

@@ -3,8 +3,10 @@
 pub mod cron;
 pub mod due;
 pub mod encoding;
+pub mod envelope;
 pub mod glob;
 pub mod lease;
+pub mod password;
 pub mod queue;
 pub mod score;
 pub mod setup;

@@ -10,6 +10,9 @@ use bytes::Bytes;
 use regex::bytes::Regex;
 use thiserror::Error;
 
+use crate::domain::envelope::Envelope;
+use crate::domain::lease::LeaseId;
+
 pub use crate::domain::due::{DUE_LIMIT_MS, DelayError, Due, TimeError, score_bound};
 pub use crate::domain::score::{SCORE_END, Score};
 pub use crate::domain::text::{Cut, Shown};
@@ -150,6 +153,17 @@ impl MessageRef {
             None => Ok(Self::Name(MessageName::new(raw, name_bytes_max)?.0)),
         }
     }
+
+    /// The id of a message that may wait for a retry: it is named with the score 0, since it has
+    /// none, as in `0-9d0f3a61c2b84e75`.
+    pub fn retry(&self) -> Option<LeaseId> {
+        match self {
+            Self::Id(MessageId { score, id }) if score.whole_ms() == Some(0) => {
+                LeaseId::try_from(&id[..]).ok()
+            }
+            _ => None,
+        }
+    }
 }
 
 /// A name that a client chose for a message. Never empty, and never one that reads as an id.
@@ -229,6 +243,8 @@ pub struct Message {
     /// The due time: Unix ms, but others may have stored anything.
     pub score: Score,
     pub payload: Bytes,
+    /// What was said of it beside the payload.
+    pub envelope: Envelope,
     pub format: Format,
 }
 
@@ -263,6 +279,22 @@ mod tests {
         ];
         for (rules, raw, wanted) in rows {
             assert_eq!(rules.check(raw), *wanted, "{}", Shown(raw));
+        }
+    }
+
+    #[test]
+    fn messages_that_may_wait_for_a_retry() {
+        for (text, waits) in [
+            ("0-00000000000000ff", true),
+            ("00-00000000000000FF", true),
+            ("1-00000000000000ff", false),
+            ("0.5-00000000000000ff", false),
+            ("0-000000000000ff", false),
+            ("0-0000000000000000ff", false),
+            ("00000000000000ff", false),
+        ] {
+            let retry = MessageRef::parse(text.as_bytes(), 64).unwrap().retry();
+            assert_eq!(retry, waits.then_some([0, 0, 0, 0, 0, 0, 0, 0xff]), "{text}");
         }
     }
 

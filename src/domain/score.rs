@@ -22,6 +22,7 @@ impl Score {
     /// The ends of all scores.
     pub const MIN: Self = Self(f64::NEG_INFINITY);
     pub const MAX: Self = Self(f64::INFINITY);
+    pub const ZERO: Self = Self(0.0);
 
     /// Reads decimal digits, with a fraction and an exponent or without, and `inf`. `None` for any
     /// other text.

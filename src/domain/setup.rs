@@ -3,7 +3,8 @@
 //! The record has them as ` <name>:<whole number>/<origin>`, each that is set (`lua/setup.lua`);
 //! what is not set has its default, which the broker passes to the scripts.
 
-use std::fmt::Write;
+use std::collections::BTreeSet;
+use std::fmt::{self, Display, Write};
 use std::ops::RangeInclusive;
 
 use crate::domain::queue::Due;
@@ -17,6 +18,32 @@ pub enum Unit {
     Messages,
     /// Messages in a time, `100/s`, `30/m`, `5/h`; the number is that of an hour.
     Rate,
+    /// One of these words; the number is its place among them.
+    Word(&'static [&'static str]),
+    /// Up to so many words of letters, digits and `_.:-`, with commas between them.
+    Names(usize),
+}
+
+/// A value of a setting, as it is recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    Number(u64),
+    Names(String),
+}
+
+impl From<u64> for Value {
+    fn from(number: u64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Names(names) => names.fmt(f),
+        }
+    }
 }
 
 /// The units of a rate, with how many of them an hour has.
@@ -32,6 +59,16 @@ pub struct Setting {
     /// What it does, for people.
     pub about: &'static str,
 }
+
+/// What a due message becomes.
+pub static DESTINATION: Setting = Setting {
+    name: "destination",
+    unit: Unit::Word(&["list", "take", "stream"]),
+    default: 0,
+    allowed: 0..=2,
+    about: "What a due message becomes: an element of the list (`list`); one that only DQ.TAKE \
+            hands out, with all that was said of it (`take`); an entry of a stream (`stream`).",
+};
 
 /// The lease of a take that says no other.
 pub static LEASE: Setting = Setting {
@@ -83,6 +120,22 @@ static IN_FLIGHT_MAX: Setting = Setting {
     about: "Messages that may be leased at a time. 0: no limit; 1: one after the other.",
 };
 
+static DEAD_MAX: Setting = Setting {
+    name: "dead_max",
+    unit: Unit::Messages,
+    default: 0,
+    allowed: 0..=1_000_000_000,
+    about: "Dead messages that are kept; beyond, the oldest are dropped. 0: all.",
+};
+
+static DEAD_KEEP: Setting = Setting {
+    name: "dead_keep_ms",
+    unit: Unit::Ms,
+    default: 0,
+    allowed: 0..=315_360_000_000,
+    about: "How long dead messages are kept; then they are dropped. 0: for ever.",
+};
+
 static MAX_LENGTH: Setting = Setting {
     name: "max_length",
     unit: Unit::Messages,
@@ -109,22 +162,98 @@ static BURST: Setting = Setting {
             second, at least one.",
 };
 
+static EXPIRED: Setting = Setting {
+    name: "expired",
+    unit: Unit::Word(&["drop", "dead"]),
+    default: 0,
+    allowed: 0..=1,
+    about: "What becomes of a message whose TTL has passed before a taker had it: it is dropped \
+            (`drop`), or goes to those of DQ.DEAD (`dead`).",
+};
+
+static NAMES_UNTIL: Setting = Setting {
+    name: "names_until",
+    unit: Unit::Word(&["delivered", "done"]),
+    default: 0,
+    allowed: 0..=1,
+    about: "How long NX refuses another message of a name: until the message is delivered \
+            (`delivered`), or until it is settled, dead or expired (`done`; destination `take`).",
+};
+
+static GROUPS: Setting = Setting {
+    name: "groups",
+    unit: Unit::Names(16),
+    default: 0,
+    allowed: 0..=0,
+    about: "Groups of the stream that are made where they are missing, with commas between them; \
+            others are served too.",
+};
+
+pub static STREAM_KEEP: Setting = Setting {
+    name: "stream_keep_ms",
+    unit: Unit::Ms,
+    default: 0,
+    allowed: 0..=31_536_000_000,
+    about: "For how long entries of the stream stay after all groups have acknowledged them.",
+};
+
+pub static CONSUMER_IDLE: Setting = Setting {
+    name: "consumer_idle_ms",
+    unit: Unit::Ms,
+    default: 604_800_000,
+    allowed: 0..=31_536_000_000,
+    about: "Consumers of the stream that have not asked for so long and hold nothing are deleted. \
+            0: none is.",
+};
+
+static KEEPER: Setting = Setting {
+    name: "keeper",
+    unit: Unit::Word(&["on", "off"]),
+    default: 0,
+    allowed: 0..=1,
+    about: "Whether the brokers let entries of the stream come again that are not acknowledged \
+            within the lease, trim it, and delete consumers that are gone.",
+};
+
 /// In the order in which they are shown.
-pub static SETTINGS: [&Setting; 9] = [
+pub static SETTINGS: [&Setting; 18] = [
     &LEASE,
     &LIMIT,
     &BACKOFF_MIN,
     &BACKOFF_MAX,
     &JITTER,
     &IN_FLIGHT_MAX,
+    &DEAD_MAX,
+    &DEAD_KEEP,
     &MAX_LENGTH,
     &RATE,
     &BURST,
+    &DESTINATION,
+    &EXPIRED,
+    &NAMES_UNTIL,
+    &GROUPS,
+    &STREAM_KEEP,
+    &CONSUMER_IDLE,
+    &KEEPER,
 ];
 
 impl Setting {
+    pub fn default(&self) -> Value {
+        match self.unit {
+            Unit::Names(_) => Value::Names(String::new()),
+            _ => Value::Number(self.default),
+        }
+    }
+
     /// A value as it may be written; `None` where that is the number.
-    pub fn shown(&self, value: u64) -> Option<String> {
+    pub fn shown(&self, value: &Value) -> Option<String> {
+        let value = match value {
+            Value::Names(names) => return Some(names.clone()),
+            Value::Number(number) => *number,
+        };
+        if let Unit::Word(words) = self.unit {
+            return words.get(usize::try_from(value).ok()?).map(|&word| word.to_owned());
+        }
         let fits = |(_, times): &(&str, u64)| value.is_multiple_of(*times);
         let (unit, times) = TIMES.into_iter().find(fits).filter(|_| self.unit == Unit::Rate)?;
         (value > 0).then(|| format!("{}/{unit}", value / times))
@@ -137,13 +266,29 @@ impl Setting {
 
     /// # Errors
     /// The rule that the value breaks, as the end of a sentence.
-    pub fn parse(&self, raw: &[u8]) -> Result<u64, String> {
+    pub fn parse(&self, raw: &[u8]) -> Result<Value, String> {
+        match self.unit {
+            Unit::Names(most) => names(raw, most).map(Value::Names),
+            _ => self.parse_number(raw).map(Value::Number),
+        }
+    }
+
+    /// The same for one that is a number.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn parse_number(&self, raw: &[u8]) -> Result<u64, String> {
         let (least, most) = (*self.allowed.start(), *self.allowed.end());
         if self.unit == Unit::Ms {
             return match Due::parse_delay(raw, most).map_err(|rule| rule.to_string())? {
                 Due::In(ms) | Due::At(ms) if ms >= least => Ok(ms),
                 _ => Err(format!("must be at least {least} ms")),
             };
+        }
+        if let Unit::Word(words) = self.unit {
+            let place = words.iter().position(|word| raw.eq_ignore_ascii_case(word.as_bytes()));
+            let rule = || format!("must be one of {}", words.join(", "));
+            return place.map(|place| place as u64).ok_or_else(rule);
         }
         let text = std::str::from_utf8(raw).ok().filter(|text| !text.starts_with('+'));
         if self.unit == Unit::Rate {
@@ -158,6 +303,31 @@ impl Setting {
         })
     }
 }
+
+/// The names, each once.
+fn names(raw: &[u8], most: usize) -> Result<String, String> {
+    let rule = || {
+        format!(
+            "must be up to {most} names of letters, digits and _.:-, each up to {NAME_BYTES_MAX} \
+             bytes, with commas between them"
+        )
+    };
+    let text = std::str::from_utf8(raw).map_err(|_| rule())?;
+    let is_name = |name: &&str| {
+        let letters = |b: u8| b.is_ascii_alphanumeric() || b"_.:-".contains(&b);
+        !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.bytes().all(letters)
+    };
+    let mut names: Vec<&str> = text.split(',').collect();
+    if names.len() > most || !names.iter().all(is_name) {
+        return Err(rule());
+    }
+    let mut seen = BTreeSet::new();
+    names.retain(|name| seen.insert(*name));
+    Ok(names.join(","))
+}
+
+/// Of a name in a setting.
+const NAME_BYTES_MAX: usize = 64;
 
 /// A rate as the messages of an hour; without a unit they are of a second.
 fn rate(text: &str) -> Option<u64> {
@@ -216,13 +386,27 @@ pub struct SettingsChange {
     pub mode: ChangeMode,
     pub origin: Origin,
     /// `None`: it has its default.
-    pub values: Vec<(&'static Setting, Option<u64>)>,
+    pub values: Vec<(&'static Setting, Option<Value>)>,
+}
+
+impl SettingsChange {
+    /// Whether a stream may not be the destination any more.
+    pub fn may_end_stream(&self) -> bool {
+        let names = self.values.iter().any(|(setting, _)| *setting == &DESTINATION);
+        (names || self.mode == ChangeMode::Reset) && !self.makes_stream()
+    }
+
+    /// Whether due messages become entries of a stream from then on.
+    pub fn makes_stream(&self) -> bool {
+        let stream = Some(Value::Number(2));
+        self.values.iter().any(|(setting, value)| *setting == &DESTINATION && *value == stream)
+    }
 }
 
 /// The settings of a queue as its record has them. What was not written by us counts as not set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    each: Vec<(&'static Setting, u64, Origin)>,
+    each: Vec<(&'static Setting, Value, Origin)>,
     /// A broker has recorded those of its file, since Redis was empty.
     pub has_file: bool,
 }
@@ -234,7 +418,11 @@ impl Settings {
             let (value, origin) = rest.split_once('/')?;
             let setting = Setting::named(name.as_bytes())?;
             let origin = if origin == "file" { Origin::File } else { Origin::Setup };
-            Some((setting, value.parse().ok()?, origin))
+            let value = match setting.unit {
+                Unit::Names(_) => setting.parse(value.as_bytes()).ok()?,
+                _ => Value::Number(value.parse().ok()?),
+            };
+            Some((setting, value, origin))
         };
         let text = String::from_utf8_lossy(field);
         Self {
@@ -244,9 +432,25 @@ impl Settings {
     }
 
     /// The value in effect, and where it comes from.
-    pub fn get(&self, setting: &'static Setting) -> (u64, Origin) {
+    pub fn get(&self, setting: &'static Setting) -> (Value, Origin) {
         let own = self.each.iter().find(|(known, ..)| *known == setting);
-        own.map_or((setting.default, Origin::Default), |(_, value, origin)| (*value, *origin))
+        own.map_or_else(
+            || (setting.default(), Origin::Default),
+            |(_, value, origin)| (value.clone(), *origin),
+        )
+    }
+
+    /// The value in effect of one that is a number.
+    pub fn number(&self, setting: &'static Setting) -> u64 {
+        match self.get(setting).0 {
+            Value::Number(number) => number,
+            Value::Names(_) => 0,
+        }
+    }
+
+    /// Whether due messages become entries of a stream.
+    pub fn is_stream(&self) -> bool {
+        self.number(&DESTINATION) == 2
     }
 
     pub fn is_empty(&self) -> bool {
@@ -260,7 +464,10 @@ impl Settings {
             let ((now, _), (was, _)) = (self.get(setting), before.get(setting));
             if now != was {
                 let comma = if text.is_empty() { "" } else { ", " };
-                let shown = |value| setting.shown(value).unwrap_or_else(|| value.to_string());
+                let shown = |value: Value| match setting.shown(&value) {
+                    Some(none) if none.is_empty() => "none".to_owned(),
+                    shown => shown.unwrap_or_else(|| value.to_string()),
+                };
                 let (now, was) = (shown(now), shown(was));
                 let _ = write!(text, "{comma}{} {now} (was {was})", setting.name);
             }
@@ -275,7 +482,10 @@ mod tests {
 
     #[test]
     fn values() {
-        let rows: [(&str, &str, Result<u64, &str>); 21] = [
+        let rows: [(&str, &str, Result<u64, &str>); 24] = [
+            ("destination", "list", Ok(0)),
+            ("destination", "Stream", Ok(2)),
+            ("destination", "0", Err("must be one of list, take, stream")),
             ("rate", "0", Ok(0)),
             ("rate", "5", Ok(18_000)),
             ("rate", "5/s", Ok(18_000)),
@@ -302,14 +512,14 @@ mod tests {
             let setting = Setting::named(name.as_bytes()).unwrap();
             let parsed = setting.parse(raw.as_bytes());
             match wanted {
-                Ok(value) => assert_eq!(parsed, Ok(value), "{name} {raw}"),
+                Ok(value) => assert_eq!(parsed, Ok(value.into()), "{name} {raw}"),
                 Err(rule) => assert!(parsed.unwrap_err().starts_with(rule), "{name} {raw}"),
             }
         }
         for shown in ["1/h", "100/m", "7/s"] {
-            assert_eq!(RATE.shown(RATE.parse(shown.as_bytes()).unwrap()).unwrap(), shown);
+            assert_eq!(RATE.shown(&RATE.parse(shown.as_bytes()).unwrap()).unwrap(), shown);
         }
-        assert_eq!((RATE.shown(0), LIMIT.shown(5)), (None, None));
+        assert_eq!((RATE.shown(&0.into()), LIMIT.shown(&5.into())), (None, None));
         assert_eq!(Setting::named(b"lease"), None);
         for setting in SETTINGS {
             assert!(setting.allowed.contains(&setting.default), "{}", setting.name);
@@ -317,11 +527,31 @@ mod tests {
     }
 
     #[test]
+    fn names_with_commas() {
+        let many: Vec<String> = (0..17).map(|n| n.to_string()).collect();
+        let long = "x".repeat(NAME_BYTES_MAX + 1);
+        for good in ["mail", "a_b.C:9-d,mail", &many[1..].join(",")] {
+            let value = GROUPS.parse(good.as_bytes()).unwrap();
+            assert_eq!(value, Value::Names(good.to_owned()));
+            let own = Settings::parse(format!(" groups:{value}/setup").as_bytes());
+            assert_eq!(own.get(&GROUPS), (value, Origin::Setup));
+        }
+        assert_eq!(GROUPS.parse(b"a,b,a"), Ok(Value::Names("a,b".into())));
+        for bad in ["", ",", "a,", "a b", "a/b", "ä", "a,,b", &long, &many.join(",")] {
+            let error = GROUPS.parse(bad.as_bytes()).unwrap_err();
+            assert!(error.starts_with("must be up to 16 names"), "{bad}: {error}");
+        }
+        assert_eq!(Settings::parse(b" groups:a=b/setup").get(&GROUPS).1, Origin::Default);
+        let (now, was) = (Settings::parse(b" groups:a/setup"), Settings::default());
+        assert_eq!(now.differing(&was), "groups a (was none)");
+    }
+
+    #[test]
     fn records() {
         let own = Settings::parse(b" limit:5/file newer:7/setup lease_ms:60000/setup");
-        assert_eq!(own.get(&LIMIT), (5, Origin::File));
-        assert_eq!(own.get(&LEASE), (60_000, Origin::Setup));
-        assert_eq!(own.get(&JITTER), (20, Origin::Default));
+        assert_eq!(own.get(&LIMIT), (5.into(), Origin::File));
+        assert_eq!(own.get(&LEASE), (60_000.into(), Origin::Setup));
+        assert_eq!(own.get(&JITTER), (20.into(), Origin::Default));
         for nothing in
             [&b""[..], b"limit", b" limit:x/file", b" limit:-1/file", b" limit:5", b"\xff"]
         {

@@ -128,9 +128,9 @@ list! {
         ACKED: Counter Count "delay_broker_messages_acked_total" ["queue"]
             "Messages settled by DQ.ACK.";
         NACKED: Counter Count "delay_broker_messages_nacked_total" ["queue"]
-            "Messages given back by DQ.NACK.";
+            "Messages given back by DQ.NACK, or by the end of the connection they were tied to.";
         LAPSED: Counter Count "delay_broker_leases_lapsed_total" ["queue"]
-            "Leases that ran out before the message was settled, counted at the next DQ.TAKE.";
+            "Leases that ran out, counted at the next DQ.TAKE; of a stream, by its keeper.";
         DIED: Counter Count "delay_broker_messages_died_total" ["queue"]
             "Messages with no attempt left: they are in DQ.DEAD.";
         REQUEUED: Counter Count "delay_broker_messages_requeued_total" ["queue"]
@@ -143,6 +143,10 @@ list! {
             "Occurrences that were left out, since the one before was still pending.";
         CRON_MISSED: Counter Count "delay_broker_cron_missed_total" ["queue"]
             "Occurrences that nobody offered at their moment and that are passed over.";
+        DEAD_DROPPED: Counter Count "delay_broker_messages_dead_dropped_total" ["queue"]
+            "Dead messages dropped since dead_max or dead_keep_ms of the queue says so.";
+        EXPIRED: Counter Count "delay_broker_messages_expired_total" ["queue"]
+            "Messages whose TTL passed before a taker had them; those in DQ.DEAD died, too.";
         LATENESS: Histogram Seconds "delay_broker_lateness_seconds" ["queue"]
             "Redis's time at delivery minus the due time, of messages that this broker delivered.";
         PENDING: Gauge Count "delay_broker_queue_pending" ["queue"]
@@ -167,6 +171,10 @@ list! {
             "Dead messages, read from Redis at the scrape.";
         AGAIN: Gauge Seconds "delay_broker_queue_retry_overdue_seconds" ["queue"]
             "How long a retry or an ended lease has waited for a DQ.TAKE; of other the longest.";
+        GROUP_PENDING: Gauge Count "delay_broker_stream_group_pending" ["queue" "group"]
+            "Entries that a group of a stream was given and has not acknowledged.";
+        GROUP_LAG: Gauge Count "delay_broker_stream_group_lag" ["queue" "group"]
+            "Entries that a group of a stream was not given yet; absent where Redis cannot tell.";
         LOG_LOST: Counter Count "delay_broker_log_lines_lost_total" []
             "Log lines lost, since nobody read them in time or they could not be written.";
         PROCESS_CPU: Counter Seconds "process_cpu_seconds_total" []

@@ -7,16 +7,20 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::Bytes;
+
+use super::OTHER;
 use super::lateness::Lateness;
 use super::list::{
-    ACKED, AGAIN, CANCELLED, CRON_MISSED, CRON_OFFERED, CRON_SKIPPED, DEAD, DELIVERED, DIED,
-    DUE_HOUR, DUE_MINUTE, IN_QUARANTINE, LAPSED, LATENESS, LEASED, NACKED, OFFERED, OVERDUE,
-    PAUSED, PENDING, QUARANTINED, READY, REMOVED, REQUEUED, STALE, Spec, TAKEN, WAITING,
+    ACKED, AGAIN, CANCELLED, CRON_MISSED, CRON_OFFERED, CRON_SKIPPED, DEAD, DEAD_DROPPED,
+    DELIVERED, DIED, DUE_HOUR, DUE_MINUTE, EXPIRED, GROUP_LAG, GROUP_PENDING, IN_QUARANTINE,
+    LAPSED, LATENESS, LEASED, NACKED, OFFERED, OVERDUE, PAUSED, PENDING, QUARANTINED, READY,
+    REMOVED, REQUEUED, STALE, Spec, TAKEN, WAITING,
 };
 use super::text::{head, series};
 
 /// In the order of [`QueueMetrics::counts`].
-const COUNTED: [&Spec; 15] = [
+const COUNTED: [&Spec; 17] = [
     &OFFERED,
     &DELIVERED,
     &CANCELLED,
@@ -32,6 +36,8 @@ const COUNTED: [&Spec; 15] = [
     &CRON_OFFERED,
     &CRON_SKIPPED,
     &CRON_MISSED,
+    &DEAD_DROPPED,
+    &EXPIRED,
 ];
 /// In the order of [`Reading::numbers`].
 const READ: [&Spec; 11] = [
@@ -54,6 +60,19 @@ pub struct QueueMetrics {
     counts: [AtomicU64; COUNTED.len()],
     lateness: Lateness,
     reading: Mutex<Reading>,
+    groups: Mutex<Vec<GroupReading>>,
+}
+
+/// The groups of a stream that have series of their own.
+const GROUPS_MAX: usize = 16;
+
+/// A group of a stream, as it was found last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupReading {
+    pub name: Bytes,
+    pub pending: u64,
+    /// `None` where Redis cannot tell.
+    pub lag: Option<u64>,
 }
 
 /// The numbers of Redis; `None` for one that was not read.
@@ -107,6 +126,7 @@ pub struct QueueSnapshot {
     pub died: u64,
     pub requeued: u64,
     pub stale: u64,
+    pub expired: u64,
     /// None where nothing was delivered.
     pub lateness_p50_ms: Option<f64>,
     pub lateness_p99_ms: Option<f64>,
@@ -120,6 +140,7 @@ impl QueueMetrics {
             counts: Default::default(),
             lateness: Lateness::new(),
             reading: Mutex::default(),
+            groups: Mutex::default(),
         }
     }
 
@@ -196,6 +217,16 @@ impl QueueMetrics {
         self.counts[14].fetch_add(occurrences, Relaxed);
     }
 
+    /// Dead messages were dropped by the settings of the queue.
+    pub fn dead_dropped(&self, messages: u64) {
+        self.counts[15].fetch_add(messages, Relaxed);
+    }
+
+    /// Messages expired before a taker had them.
+    pub fn expired(&self, messages: u64) {
+        self.counts[16].fetch_add(messages, Relaxed);
+    }
+
     /// Messages were delivered this long after they were due (less than 0 counts as 0).
     pub fn lateness(&self, seconds: f64, messages: u64) {
         // The conversion saturates: negative and not-a-number give 0.
@@ -205,6 +236,23 @@ impl QueueMetrics {
     /// Keeps the numbers that were read from Redis now.
     pub fn read(&self, reading: Reading) {
         *self.reading.lock().unwrap_or_else(PoisonError::into_inner) = reading;
+    }
+
+    /// Keeps what the groups of its stream were found to be; of the first of them by name, and the
+    /// sum of the others.
+    pub fn groups(&self, mut groups: Vec<GroupReading>) {
+        groups.sort_by(|a, b| a.name.cmp(&b.name));
+        let others = groups.split_off(groups.len().min(GROUPS_MAX));
+        if !others.is_empty() {
+            let (pending, lags) = (others.iter().map(|one| one.pending), others.iter());
+            let lag = lags.filter_map(|one| one.lag).reduce(|a, b| a + b);
+            let name = Bytes::from_static(OTHER.as_bytes());
+            groups.push(GroupReading { name, pending: pending.sum(), lag });
+        }
+        // Several queues share `other`: their groups are not told apart.
+        if self.label != OTHER {
+            *self.groups.lock().unwrap_or_else(PoisonError::into_inner) = groups;
+        }
     }
 
     /// The numbers that were read last.
@@ -221,6 +269,7 @@ impl QueueMetrics {
         let counted = self.counted();
         let [offered, delivered, cancelled, removed, quarantined, ..] = counted;
         let [_, _, _, _, _, taken, acked, nacked, lapsed, died, requeued, stale, ..] = counted;
+        let [.., expired] = counted;
         let any = self.lateness.count() > 0;
         let ms = |us: u64| any.then_some(us as f64 / 1e3);
         QueueSnapshot {
@@ -236,6 +285,7 @@ impl QueueMetrics {
             died,
             requeued,
             stale,
+            expired,
             lateness_p50_ms: ms(self.lateness.quantile_us(0.5)),
             lateness_p99_ms: ms(self.lateness.quantile_us(0.99)),
             lateness_max_ms: ms(self.lateness.max_us()),
@@ -255,6 +305,19 @@ pub(super) fn write(queues: &[Arc<QueueMetrics>], out: &mut String) {
     head(&LATENESS, out);
     for queue in queues {
         queue.lateness.write(&LATENESS, &queue.label, out);
+    }
+    for spec in [&GROUP_PENDING, &GROUP_LAG] {
+        head(spec, out);
+        for queue in queues {
+            for group in queue.groups.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+                let is_lag = std::ptr::eq(spec, &GROUP_LAG);
+                let number = if is_lag { group.lag } else { Some(group.pending) };
+                if let Some(number) = number {
+                    let name = label_of(&group.name);
+                    series(spec, "", &[("queue", &queue.label), ("group", &name)], number, out);
+                }
+            }
+        }
     }
     let readings: Vec<_> = queues.iter().map(|queue| queue.reading().numbers()).collect();
     for (place, spec) in READ.into_iter().enumerate() {

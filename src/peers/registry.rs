@@ -147,6 +147,8 @@ pub struct Client {
 /// The words of a client about itself, and its last command.
 #[derive(Clone, Debug, Default)]
 pub struct About {
+    /// The user that it is, unless that is `default`.
+    pub user: Option<String>,
     pub name: Bytes,
     pub lib_name: Bytes,
     pub lib_ver: Bytes,

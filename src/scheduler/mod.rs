@@ -6,12 +6,14 @@
 //! [`schedule`] with the [`queue_loop`] of each [`queue`], the [`wheel`] of their timers, the
 //! [`run_queue`] of those that wait for a transfer, the [`pace`] of calls, and the lines of
 //! the [`takers`] that are [`waiting`] for messages. The schedule asks [`ownership`] which
-//! queues are this broker's, and [`admission`] what may be offered to.
+//! queues are this broker's, and [`admission`] what may be offered to. Beside all that, [`crons`]
+//! offers occurrences of schedules, and the [`keeper`] looks after streams.
 
 pub mod admission;
 pub mod crons;
 pub mod discovery;
 pub mod host;
+pub mod keeper;
 pub mod ownership;
 pub mod pace;
 pub mod queue;
@@ -21,6 +23,7 @@ pub mod run_queue;
 pub mod safety_scan;
 pub mod schedule;
 pub mod takers;
+pub mod tied;
 pub mod timer;
 pub mod waiting;
 pub mod wakeup;

@@ -42,10 +42,10 @@ const REST_MAX_MS: u64 = 250;
 const NOTICED_US: u64 = 8_000;
 
 impl Transferred {
-    /// How many messages it delivered or put into quarantine.
+    /// How many messages it delivered, put into quarantine, or dropped since they had expired.
     pub(super) fn count(&self) -> u64 {
         let delivered: u64 = self.moved.iter().map(|(_, messages)| messages).sum();
-        delivered + self.quarantined
+        delivered + self.quarantined + self.expired
     }
 
     /// How long Redis worked on it, estimated from what it did.

@@ -110,6 +110,9 @@ impl ScheduledQueue {
         if count > 0 {
             self.metrics.delivered(count);
         }
+        if done.expired > 0 {
+            self.metrics.expired(done.expired);
+        }
         if done.quarantined > 0 {
             self.metrics.quarantined(done.quarantined);
             tracing::warn!(

@@ -16,11 +16,13 @@ use bytes::Bytes;
 use tokio::sync::{Notify, Semaphore, oneshot};
 
 use crate::domain::lease::{Nack, Receipt};
-use crate::domain::queue::QueueName;
+use crate::domain::queue::{Cut, QueueName};
 use crate::metrics::Metrics;
+use crate::scheduler::tied::Tied;
 use crate::scheduler::waiting::Waiting;
-use crate::store::keys::QueueKeys;
+use crate::store::keys::{self, QueueKeys};
 use crate::store::leases::{Leased, Next, Took, Wanted};
+use crate::store::settles::Settlement;
 use crate::store::{Store, StoreError};
 
 /// Messages that one call asks for.
@@ -33,6 +35,12 @@ const CALLS_MAX: usize = 8;
 /// takes Redis 0.1 ms.
 const LOOK_EACH: Duration = Duration::from_millis(100);
 const LOOK_QUEUES: usize = 100;
+/// Leases of a connection that closed which one call gives back.
+const GIVEN_BACK_MAX: usize = 200;
+/// Why a lease ended whose connection closed.
+const CLOSED: Bytes = Bytes::from_static(b"connection closed");
+/// Times that other brokers may wake tasks in vain between two looks: 1 % of Redis.
+const WAKES_MAX: usize = 100;
 /// After a call that failed.
 const REST: Duration = Duration::from_millis(100);
 
@@ -62,12 +70,22 @@ pub struct Unsent {
     queue: QueueName,
     receipts: Vec<Receipt>,
     takers: Weak<Takers>,
+    tied: Option<Rc<Tied>>,
 }
 
 impl Unsent {
+    /// Once they are sent they belong to a connection, if to any.
+    pub fn tied_to(mut self, tied: Option<Rc<Tied>>) -> Self {
+        self.tied = tied;
+        self
+    }
+
     /// The taker may have seen them: from now on they are its own.
     pub fn sent(mut self) {
-        self.receipts.clear();
+        let receipts = std::mem::take(&mut self.receipts);
+        if let Some(tied) = &self.tied {
+            tied.add(&self.queue, receipts);
+        }
     }
 }
 
@@ -88,6 +106,10 @@ struct Task {
     missed: Cell<bool>,
     /// The last one that came before a call that found no more.
     heard_to: Cell<u64>,
+    /// The moment up to which it sleeps unless the bell rings, Unix ms; 0: it does not sleep.
+    sleeps_to_ms: Cell<u64>,
+    /// Another broker rang, and it has not asked since.
+    woken: Cell<bool>,
 }
 
 /// One that stands in line; out of it when dropped.
@@ -102,6 +124,19 @@ impl Drop for InLine<'_> {
     }
 }
 
+/// Counts dead messages that the settings of a queue keep no longer, and says so.
+pub fn note_dropped(metrics: &Metrics, queue: &QueueName, dropped: u64) {
+    if dropped > 0 {
+        metrics.queue(queue.as_bytes()).dead_dropped(dropped);
+        let (queue, messages) = (Cut(queue.as_bytes()).to_string(), dropped);
+        tracing::warn!(
+            queue,
+            messages,
+            "dead messages were dropped, the oldest first: dead_max or dead_keep_ms of the queue"
+        );
+    }
+}
+
 pub struct Takers {
     store: Rc<Store>,
     metrics: Metrics,
@@ -110,9 +145,17 @@ pub struct Takers {
     /// Those that do not wait any longer than for the next answer of one of these queues.
     impatient: RefCell<BTreeMap<u64, Vec<Bytes>>>,
     calls: Semaphore,
+    /// Calls for connections that closed.
+    gives_back: Semaphore,
     /// The last queue that was looked at.
     looked_at: RefCell<Bytes>,
     places_max: Cell<usize>,
+    /// Leases that are remembered for connections.
+    pub(super) tied: Cell<usize>,
+    /// Connections are closed by the broker, and their clients go on elsewhere.
+    stops: Cell<bool>,
+    /// Times that other brokers may still wake tasks in vain.
+    wakes_left: Cell<usize>,
     me: Weak<Self>,
 }
 
@@ -125,8 +168,12 @@ impl Takers {
             tasks: RefCell::default(),
             impatient: RefCell::default(),
             calls: Semaphore::new(CALLS_MAX),
+            gives_back: Semaphore::new(1),
             looked_at: RefCell::default(),
             places_max: Cell::new(places_max),
+            tied: Cell::default(),
+            stops: Cell::default(),
+            wakes_left: Cell::new(WAKES_MAX),
             me: me.clone(),
         })
     }
@@ -134,6 +181,16 @@ impl Takers {
     /// Places in all lines together, from now on.
     pub fn set_places_max(&self, places_max: usize) {
         self.places_max.set(places_max);
+    }
+
+    /// For the leases of a connection.
+    pub fn tied(&self) -> Rc<Tied> {
+        Rc::new(Tied::new(self.me.clone()))
+    }
+
+    /// From now on leases stay when their connection closes: the broker stops.
+    pub fn keep_tied(&self) {
+        self.stops.set(true);
     }
 
     /// Takes messages of one of these queues, or waits for them as long as `patience`; `None` if
@@ -190,6 +247,24 @@ impl Takers {
         }
     }
 
+    /// Another broker says that something of a queue, by the suffix of its keys, can be had from a
+    /// moment on, Unix ms. Anybody can say so: if it was in vain too often, nobody listens before
+    /// the next look at all lines.
+    pub fn heard(&self, suffix: &[u8], from_ms: u64) {
+        let tasks = self.tasks.borrow();
+        let names = [keys::guess(suffix), suffix];
+        let names = &names[usize::from(names[0] == suffix)..];
+        for task in names.iter().filter_map(|name| tasks.get(*name)) {
+            let sleeps_to_ms = task.sleeps_to_ms.get();
+            let expects = sleeps_to_ms > 0 && sleeps_to_ms <= from_ms;
+            let left = self.wakes_left.get();
+            if !expects && left > 0 && !task.woken.replace(true) {
+                self.wakes_left.set(left - 1);
+                task.bell.notify_one();
+            }
+        }
+    }
+
     /// How many wait in the line of a queue, and in all.
     pub fn in_line(&self, queue: &[u8]) -> usize {
         self.waiting.borrow().in_line(queue)
@@ -208,6 +283,7 @@ impl Takers {
     pub async fn look_at_all(self: Rc<Self>) {
         loop {
             tokio::time::sleep(LOOK_EACH).await;
+            self.wakes_left.set(WAKES_MAX);
             let queues = self.next_lines();
             if queues.is_empty() {
                 continue;
@@ -270,10 +346,14 @@ impl Takers {
                 continue;
             };
             let newest = self.waiting.borrow().last_id();
+            let woken = task.woken.replace(false);
             let outcome = self.store.take(&queue, wanted).await;
             drop(permit);
             let next = match outcome {
                 Ok(took) => {
+                    if woken && !took.messages.is_empty() {
+                        self.wakes_left.set(self.wakes_left.get() + 1);
+                    }
                     let next = self.next_after(&took, wanted);
                     self.deal(&queue, asked, took);
                     next
@@ -302,10 +382,12 @@ impl Takers {
             if !self.waiting.borrow().is_line(&name) {
                 break;
             }
+            task.sleeps_to_ms.set(if let Next::At(ms) = next { ms } else { u64::MAX });
             match wait {
                 Some(wait) => drop(tokio::time::timeout(wait, task.bell.notified()).await),
                 None => task.bell.notified().await,
             }
+            task.sleeps_to_ms.set(0);
         }
         self.tasks.borrow_mut().remove(&name);
     }
@@ -340,10 +422,12 @@ impl Takers {
     /// nobody is left for go back.
     fn deal(&self, queue: &QueueName, asked: Vec<u64>, took: Took) {
         // Whoever asks and finds nothing takes no series from the queues that come.
-        if took.lapsed > 0 || !took.messages.is_empty() {
+        note_dropped(&self.metrics, queue, took.dropped);
+        if took.lapsed > 0 || took.expired > 0 || !took.messages.is_empty() {
             let metrics = self.metrics.queue(queue.as_bytes());
             metrics.lapsed(took.lapsed);
             metrics.died(took.died);
+            metrics.expired(took.expired);
             metrics.taken(took.messages.len() as u64);
         }
         let mut hands: Vec<(u64, usize, Vec<Leased>)> = Vec::with_capacity(asked.len());
@@ -370,6 +454,7 @@ impl Takers {
                 queue: queue.clone(),
                 receipts: messages.iter().map(|one| one.receipt).collect(),
                 takers: self.me.clone(),
+                tied: None,
             },
             messages,
         };
@@ -431,8 +516,37 @@ impl Takers {
     fn give_back(self: Rc<Self>, queue: QueueName, receipts: Vec<Receipt>) {
         tokio::task::spawn_local(async move {
             // What fails here comes back when the lease runs out.
-            let _ = self.store.nack(&queue, &receipts, Nack::Silent, None, Bytes::new()).await;
+            let _ = self.store.settle(&queue, Settlement::RETURN, receipts).await;
             self.look(queue.as_bytes());
+        });
+    }
+
+    /// The leases of a connection that closed: the attempt counts, so that a message at which its
+    /// program crashes reaches the limit. One call after the other, of all such connections: where
+    /// many close at once, none waits in line for longer than a call may.
+    pub(super) fn give_back_tied(self: Rc<Self>, leases: BTreeMap<QueueName, Vec<Receipt>>) {
+        if self.stops.get() {
+            return;
+        }
+        tokio::task::spawn_local(async move {
+            let each = leases.iter().flat_map(|(queue, receipts)| {
+                receipts.chunks(GIVEN_BACK_MAX).map(move |some| (queue, some))
+            });
+            for (queue, receipts) in each {
+                let permit = self.gives_back.acquire().await;
+                // What fails here comes back when the lease runs out.
+                let how = Settlement::Nack { mode: Nack::Tied, delay_ms: None, reason: CLOSED };
+                let given = self.store.settle(queue, how, receipts.to_vec()).await;
+                drop(permit);
+                let Ok(given) = given else { continue };
+                note_dropped(&self.metrics, queue, given.dropped);
+                if given.count > 0 {
+                    let metrics = self.metrics.queue(queue.as_bytes());
+                    metrics.nacked(given.count);
+                    metrics.died(given.died);
+                    self.look(queue.as_bytes());
+                }
+            }
         });
     }
 }

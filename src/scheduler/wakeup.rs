@@ -22,6 +22,8 @@ use crate::store::keys;
 use crate::store::redis::{Heard, Subscription};
 
 const PATTERN: &str = "redisson_delay_queue_channel:*";
+/// What can be taken since another broker settled it.
+const WAKES: &str = "delay_broker_wake:*";
 /// Heartbeats in a row that are not heard before the subscription is made anew: two seconds by
 /// default.
 const SILENT_BEATS_MAX: u32 = 4;
@@ -33,6 +35,8 @@ pub struct Wakeup {
     pub subscription: Rc<Subscription>,
     /// The channel of our heartbeat, unique to this broker.
     pub channel: String,
+    /// What the keys of our own calls begin with.
+    pub own_calls: String,
     pub heartbeat: Duration,
     pub heard_at: Cell<Instant>,
     pub metrics: Metrics,
@@ -48,7 +52,7 @@ impl Wakeup {
     /// Listens for ever: run as a task of its own.
     pub async fn listen(self: Rc<Self>) {
         let me = self.clone();
-        self.subscription.listen(PATTERN, &self.channel, move |heard| me.on(heard)).await;
+        self.subscription.listen([PATTERN, WAKES], &self.channel, move |heard| me.on(heard)).await;
     }
 
     fn on(&self, heard: Heard) {
@@ -59,6 +63,8 @@ impl Wakeup {
                     self.set_live(true);
                 } else if let Some(suffix) = keys::suffix(keys::CHANNEL, &channel) {
                     self.published(suffix, &message);
+                } else if let Some(suffix) = keys::suffix(keys::WAKE, &channel) {
+                    self.woken(suffix, &message);
                 }
             }
             Heard::Subscribed => {
@@ -90,6 +96,16 @@ impl Wakeup {
         let due = std::str::from_utf8(message).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
         if !self.host.change(|schedule, now| schedule.published(suffix, due, now)) {
             self.discovery.heard_of(Bytes::copy_from_slice(suffix));
+        }
+    }
+
+    /// What our own call made available is known already.
+    fn woken(&self, suffix: &[u8], message: &[u8]) {
+        let space = message.iter().position(|&byte| byte == b' ').unwrap_or(message.len());
+        let (moment, call) = message.split_at(space);
+        if !call.get(1..).is_some_and(|call| call.starts_with(self.own_calls.as_bytes())) {
+            let moment = std::str::from_utf8(moment).ok().and_then(|text| text.parse().ok());
+            self.host.takers.heard(suffix, moment.unwrap_or(0));
         }
     }
 

@@ -31,11 +31,16 @@ impl Answer {
     /// Refuses every status that means that the queue cannot be served.
     ///
     /// # Errors
-    /// `BadQueue`, `WrongType`, `TooBig` as the script said.
+    /// `BadQueue`, `WrongType`, `InUse`, `TooBig` as the script said.
     pub fn served(mut self) -> Result<Self, StoreError> {
         match &self.status[..] {
             b"BADQUEUE" => Err(StoreError::BadQueue { owner: self.bytes()?.to_vec() }),
             b"WRONGTYPE" => Err(StoreError::WrongType { key: Cut(&self.bytes()?).to_string() }),
+            b"STREAM" => Err(StoreError::IsStream),
+            b"TAKERS" => Err(StoreError::TakersAlone),
+            b"NOSTREAM" => Err(StoreError::NoStream),
+            b"NOGROUP" => Err(StoreError::NoGroup),
+            b"INUSE" => Err(StoreError::InUse { key: Cut(&self.bytes()?).to_string() }),
             b"TOOBIG" => Err(StoreError::TooBig {
                 size: self.count()?,
                 what: self.text()?,

@@ -34,6 +34,8 @@ pub struct Transferred {
     pub pause_ended_ms: u64,
     /// Members put aside because they could not be read.
     pub quarantined: u64,
+    /// Messages that had expired before they could be delivered.
+    pub expired: u64,
     /// It was a part of the work on a long order list, and is to be called again whatever is due.
     pub again: bool,
     /// The cost of the order list, in elements that were passed, and how many of them more messages
@@ -144,7 +146,10 @@ impl Store {
         let took_us = answer.count()?.saturating_sub(answer.now_us);
         transferred.took_us = Some(took_us).filter(|took_us| *took_us > 0);
         while !answer.is_empty() {
-            let score = answer.score()?;
+            let Some(score) = answer.score_if_any()? else {
+                transferred.expired = answer.count()?;
+                continue;
+            };
             let flagged = answer.is_text();
             if flagged {
                 transferred.flagged.push(MessageId { score, id: answer.bytes()?.to_vec() });

@@ -11,6 +11,8 @@ use crate::store::script::Script;
 pub const TIMEOUT: &str = "redisson_delay_queue_timeout";
 pub const LIST: &str = "redisson_delay_queue";
 pub const CHANNEL: &str = "redisson_delay_queue_channel";
+/// Where scripts say that something can be taken, see `lua/_wake.lua`.
+pub const WAKE: &str = "delay_broker_wake";
 const RECORD: &str = "delay_broker_queue";
 const NAMES: &str = "delay_broker_names";
 const IDS: &str = "delay_broker_ids";
@@ -22,10 +24,15 @@ const TAKEN: &str = "delay_broker_taken";
 const TRIES: &str = "delay_broker_tries";
 pub const CRONS: &str = "delay_broker_crons";
 const CRON: &str = "delay_broker_cron";
+const FIRST: &str = "delay_broker_first";
+const HELD: &str = "delay_broker_held";
+const AGAIN: &str = "delay_broker_again";
 /// The set of the queues that the brokers know: a hint, written apart from the offer.
 pub const REGISTRY: &str = "delay_broker_queues";
 /// The set of the queues that have schedules: a hint as well.
 pub const CRON_REGISTRY: &str = "delay_broker_cron_queues";
+/// The set of the queues whose destination is a stream: a hint as well.
+pub const STREAM_REGISTRY: &str = "delay_broker_stream_queues";
 /// zset: the latest time that ids were noted to have.
 pub const ID_TIME: &str = "delay_broker_id_time";
 /// hash: the pause of all queues.
@@ -37,6 +44,8 @@ pub enum Key {
     /// Of the lane that calls, always the first.
     Call,
     Destination,
+    /// Of one group of a stream.
+    Again,
     Timeout,
     List,
     Record,
@@ -50,6 +59,8 @@ pub enum Key {
     Tries,
     Crons,
     Cron,
+    First,
+    Held,
     All,
     Registry,
     Node,
@@ -62,7 +73,7 @@ pub enum Key {
 pub struct QueueKeys {
     /// The queue, as commands name it.
     pub name: Bytes,
-    /// list: due payloads, bare bytes.
+    /// list: due payloads, bare bytes; or the stream that has them as entries.
     pub destination: Bytes,
     /// zset: packed member, score = due in Unix ms. The truth about what is pending.
     pub timeout: Bytes,
@@ -91,6 +102,10 @@ pub struct QueueKeys {
     pub crons: Bytes,
     /// hash: what is recorded of each, see `lua/_cron.lua`.
     pub cron: Bytes,
+    /// zset: due messages with a priority, for takers alone.
+    pub first: Bytes,
+    /// hash: names that are held until their messages are done, see `lua/_held.lua`.
+    pub held: Bytes,
     /// Where the due time of a new head is published; the guard of the scripts.
     pub channel: Bytes,
 }
@@ -116,6 +131,8 @@ impl QueueKeys {
             tries: name(TRIES, queue),
             crons: name(CRONS, queue),
             cron: name(CRON, queue),
+            first: name(FIRST, queue),
+            held: name(HELD, queue),
             channel: name(CHANNEL, queue),
         }
     }
@@ -123,6 +140,21 @@ impl QueueKeys {
     /// The keys that a script takes, in its order, but that of the call, which its lane adds.
     pub fn of(&self, script: &Script) -> Vec<Bytes> {
         script.keys.iter().filter_map(|key| self.key(*key)).cloned().collect()
+    }
+
+    /// The same for a script that serves one group of a stream.
+    pub fn of_group(&self, script: &Script, group: &[u8]) -> Vec<Bytes> {
+        let again = self.again(group);
+        let key = |key: &Key| if *key == Key::Again { Some(&again) } else { self.key(*key) };
+        script.keys.iter().filter_map(key).cloned().collect()
+    }
+
+    /// stream: retries of a group, where the destination has several.
+    pub fn again(&self, group: &[u8]) -> Bytes {
+        let mut key = BytesMut::from(&name(AGAIN, &self.name)[..]);
+        key.put_u8(b':');
+        key.put_slice(group);
+        key.freeze()
     }
 
     /// Those that a script of many queues takes of each.
@@ -148,10 +180,12 @@ impl QueueKeys {
             Key::Tries => &self.tries,
             Key::Crons => &self.crons,
             Key::Cron => &self.cron,
+            Key::First => &self.first,
+            Key::Held => &self.held,
             Key::Guard => &self.channel,
             Key::All => &ALL_KEY,
             Key::Registry => &REGISTRY_KEY,
-            Key::Call | Key::Node => return None,
+            Key::Call | Key::Node | Key::Again => return None,
         })
     }
 

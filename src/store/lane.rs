@@ -140,16 +140,19 @@ impl Lane {
                 Ok(answer) => (Some(answer), String::new()),
                 Err(LinkError::Refused(text)) => return Err(refused(&text)),
                 Err(LinkError::NotSent(text)) => (None, text),
-                Err(LinkError::Broken(text)) => match self.settle(all_keys.last()).await {
-                    Ok(Settled::Applied(answer)) => (Some(answer), String::new()),
-                    Ok(Settled::NotApplied) => (None, text),
-                    Err(settle) => {
-                        return Err(StoreError::Uncertain(format!(
-                            "the link to Redis broke after sending ({text}), and what became of \
-                             the call was not found out in time ({settle}); it may be applied"
-                        )));
+                Err(LinkError::Broken(text)) => {
+                    match self.settle(all_keys.last(), valid_until).await {
+                        Ok(Settled::Applied(answer)) => (Some(answer), String::new()),
+                        Ok(Settled::NotApplied) => (None, text),
+                        Err(settle) => {
+                            return Err(StoreError::Uncertain(format!(
+                                "the link to Redis broke after sending ({text}), and what became \
+                                 of the call was not found out in time ({settle}); it may be \
+                                 applied"
+                            )));
+                        }
                     }
-                },
+                }
             };
             let refusals = ["LATE", "SETTLED"];
             let is_applied = |answer: &Answer| !refusals.iter().any(|word| answer.status == word);
@@ -200,8 +203,8 @@ impl Lane {
     }
 
     /// Finds out what became of the call under way, and makes sure that it stays so. `guard`: the
-    /// call's, its last key.
-    async fn settle(&self, guard: Option<&&Bytes>) -> Result<Settled, String> {
+    /// call's, its last key; `valid_until` is the call's.
+    async fn settle(&self, guard: Option<&&Bytes>, valid_until: u64) -> Result<Settled, String> {
         let deadline = Instant::now() + self.limits.settle_timeout;
         let mut last = String::from("Redis cannot be reached");
         let key = self.key.borrow().clone();
@@ -214,15 +217,18 @@ impl Lane {
             }
             // One try must not take all the time: the next one has another connection.
             let at_most = left.min(self.limits.settle_timeout / SETTLE_TRIES);
-            let called = number(self.number.get());
+            let called = [number(self.number.get()), number(valid_until)];
             let asked = Instant::now();
-            match self.link.eval(&SETTLE, &keys, &[&called], at_most).await {
+            match self.link.eval(&SETTLE, &keys, &called.each_ref(), at_most).await {
                 Ok(answer) if answer.status == "APPLIED" => return self.replayed(answer),
                 Ok(answer) if answer.status == "NOT" => return Ok(Settled::NotApplied),
                 Ok(_) => {
                     self.spoil();
                     let key = key.escape_ascii();
-                    return Err(format!("the key '{key}' was changed by somebody"));
+                    return Err(format!(
+                        "the key '{key}' was changed by somebody, or expired as Redis's clock \
+                         stepped ahead"
+                    ));
                 }
                 Err(LinkError::NotSent(text)) => last = text,
                 Err(LinkError::Refused(text) | LinkError::Broken(text)) => {

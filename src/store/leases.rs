@@ -1,4 +1,5 @@
-//! The calls of consumers: they take messages for a time, and settle them.
+//! The calls of consumers, who take messages for a time; those that settle them are in
+//! [`settles`](crate::store::settles).
 //!
 //! A message that is taken has an id of its own, which is random, since a payload in a list has
 //! none. Whoever settles it shows id and delivery number; `lua/_lease.lua` says what they are
@@ -7,17 +8,17 @@
 use bytes::Bytes;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use crate::domain::lease::{LeaseId, Nack, Receipt};
+use crate::domain::envelope::Envelope;
+use crate::domain::lease::{LeaseId, Receipt};
 use crate::domain::queue::{QueueName, Score};
-use crate::domain::setup::{
-    BACKOFF_MAX, BACKOFF_MIN, JITTER, LEASE, LIMIT, Settings, SettingsChange,
-};
+use crate::domain::setup::{LEASE, LIMIT, Settings, SettingsChange};
 use crate::store::answer::Answer;
 use crate::store::cursor::Cursor;
 use crate::store::keys::QueueKeys;
 use crate::store::messages::{args, part_applied};
 use crate::store::node::Asker;
-use crate::store::script::{ACK, DEAD, EXTEND, NACK, READY, SETUP, Script, TAKE, TAKEN};
+use crate::store::script::{DEAD, READY, SETUP, TAKE, TAKEN};
+use crate::store::settles::Settlement;
 use crate::store::{Store, StoreError, number};
 
 /// Messages that one call brings back or drops.
@@ -40,6 +41,8 @@ pub struct Leased {
     /// Deliveries that count, this one included.
     pub attempt: u64,
     pub payload: Bytes,
+    /// What was said of it beside the payload; its id is that of the receipt.
+    pub envelope: Envelope,
 }
 
 /// When there may be more to take.
@@ -58,26 +61,13 @@ pub struct Took {
     /// The end of the leases, Unix ms.
     pub until_ms: u64,
     pub next: Next,
-    /// Leases that were found to have run out, and the messages among them that died of it.
+    /// Leases that were found to have run out, and the messages that died of that or expired.
     pub lapsed: u64,
     pub died: u64,
-}
-
-/// The outcome of settling messages as done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Acked {
-    /// Those that were not settled or handed out again before.
-    pub count: u64,
-    /// Only so many of the queue may be leased at a time, so others may be taken now.
-    pub makes_room: bool,
-}
-
-/// The outcome of giving messages back, or of bringing dead ones back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GivenBack {
-    pub count: u64,
-    /// Of them those that are dead now.
-    pub died: u64,
+    /// Messages that were met and had expired.
+    pub expired: u64,
+    /// Dead messages that the settings of the queue keep no longer.
+    pub dropped: u64,
 }
 
 /// The messages that consumers have taken, by what became of them.
@@ -101,6 +91,8 @@ pub struct HeldMessage {
     pub reason: Bytes,
     /// Of a dead one that a reply can hold.
     pub payload: Option<Bytes>,
+    /// Of a dead one: what was said of it beside the payload.
+    pub envelope: Envelope,
 }
 
 impl Store {
@@ -122,8 +114,15 @@ impl Store {
             Bytes::from(ids),
         ];
         let mut answer = self.change(&TAKE, queue, more).await?;
-        let mut took =
-            Took { messages: Vec::new(), until_ms: 0, next: Next::Unknown, lapsed: 0, died: 0 };
+        let mut took = Took {
+            messages: Vec::new(),
+            until_ms: 0,
+            next: Next::Unknown,
+            lapsed: 0,
+            died: 0,
+            expired: 0,
+            dropped: 0,
+        };
         match &answer.status[..] {
             b"APPLIED" => {
                 let mut lost = Vec::with_capacity(answer.len() / 2);
@@ -131,7 +130,7 @@ impl Store {
                     lost.push(receipt(&mut answer)?);
                 }
                 // What fails here comes back when the lease runs out.
-                let _ = self.nack(queue, &lost, Nack::Silent, None, Bytes::new()).await;
+                drop(self.settle_now(queue, &Settlement::RETURN, &[lost]).await);
                 took.next = Next::Now;
             }
             b"PAUSED" => took.next = u64::try_from(answer.int()?).map_or(Next::Unknown, Next::At),
@@ -144,23 +143,20 @@ impl Store {
                 };
                 (took.until_ms, took.lapsed, took.died) =
                     (answer.count()?, answer.count()?, answer.count()?);
-                while !answer.is_empty() {
+                while answer.len() >= 4 {
                     let receipt = receipt(&mut answer)?;
-                    let (attempt, payload) = (answer.count()?, answer.bytes()?);
-                    took.messages.push(Leased { receipt, attempt, payload });
+                    let (attempt, stored) = (answer.count()?, answer.bytes()?);
+                    let (envelope, payload) = Envelope::open(&stored);
+                    let envelope = envelope.unwrap_or_default();
+                    took.messages.push(Leased { receipt, attempt, payload, envelope });
                 }
+                if !answer.is_empty() {
+                    took.expired = answer.count()?;
+                }
+                took.dropped = dropped(&mut answer)?;
             }
         }
         Ok(took)
-    }
-
-    /// Settles messages as done.
-    ///
-    /// # Errors
-    /// As every call.
-    pub async fn ack(&self, queue: &QueueName, receipts: &[Receipt]) -> Result<Acked, StoreError> {
-        let mut answer = self.change(&ACK, queue, receipts.iter().flat_map(pair)).await?;
-        Ok(Acked { count: answer.count()?, makes_room: !answer.is_empty() })
     }
 
     /// Records settings of a queue; those before and those now.
@@ -173,58 +169,13 @@ impl Store {
         change: &SettingsChange,
     ) -> Result<(Settings, Settings), StoreError> {
         let pairs = change.values.iter().flat_map(|(setting, value)| {
-            [Bytes::from_static(setting.name.as_bytes()), value.map_or_else(Bytes::new, number)]
+            let value = value.as_ref().map_or_else(Bytes::new, number);
+            [Bytes::from_static(setting.name.as_bytes()), value]
         });
         let terms = [change.mode.word(), change.origin.word()].map(str::as_bytes);
         let more = terms.into_iter().map(Bytes::from_static).chain(pairs);
         let mut answer = self.change(&SETUP, queue, more).await?;
         Ok((Settings::parse(&answer.bytes()?), Settings::parse(&answer.bytes()?)))
-    }
-
-    /// Gives messages back.
-    ///
-    /// # Errors
-    /// As every call.
-    pub async fn nack(
-        &self,
-        queue: &QueueName,
-        receipts: &[Receipt],
-        mode: Nack,
-        delay_ms: Option<u64>,
-        reason: Bytes,
-    ) -> Result<GivenBack, StoreError> {
-        let mut chances = vec![0_u8; 2 * receipts.len()];
-        // Without randomness the waits are as long as they may be.
-        let _ = getrandom(&mut chances, GetRandomFlags::empty());
-        let terms = [
-            Bytes::from_static(mode.word().as_bytes()),
-            delay_ms.map_or_else(Bytes::new, number),
-            reason,
-            number(LIMIT.default),
-            number(BACKOFF_MIN.default),
-            number(BACKOFF_MAX.default),
-            number(JITTER.default),
-        ];
-        let chances = chances.as_chunks().0.iter();
-        let chances = chances.map(|bytes| number(u16::from_le_bytes(*bytes) % 1_000));
-        let each = receipts.iter().zip(chances);
-        let each = each.flat_map(|(receipt, chance)| pair(receipt).into_iter().chain([chance]));
-        let mut answer = self.change(&NACK, queue, terms.into_iter().chain(each)).await?;
-        Ok(GivenBack { count: answer.count()?, died: answer.count()? })
-    }
-
-    /// Leases messages for longer, from now on; how many. `lease_ms`: `None` for that of the queue.
-    ///
-    /// # Errors
-    /// As every call.
-    pub async fn extend(
-        &self,
-        queue: &QueueName,
-        receipts: &[Receipt],
-        lease_ms: Option<u64>,
-    ) -> Result<u64, StoreError> {
-        let more = [lease(lease_ms)].into_iter().chain(receipts.iter().flat_map(pair));
-        self.change(&EXTEND, queue, more).await?.count()
     }
 
     /// A page of the messages that are leased, wait or are dead, from a cursor on; and the cursor
@@ -264,14 +215,24 @@ impl Store {
             let (deliveries, base) = (answer.count()?, answer.count()?);
             let (reason, size, payload) = (answer.bytes()?, answer.int()?, answer.bytes()?);
             let attempts = deliveries.saturating_sub(base);
-            let payload = (held == Held::Dead && size == payload.len() as i64).then_some(payload);
-            messages.push(HeldMessage { id, moment, deliveries, attempts, reason, payload });
+            let stored = (held == Held::Dead && size == payload.len() as i64).then_some(payload);
+            let (envelope, payload) = stored.as_ref().map(Envelope::open).unzip();
+            let envelope = envelope.flatten().unwrap_or_default();
+            messages.push(HeldMessage {
+                id,
+                moment,
+                deliveries,
+                attempts,
+                reason,
+                payload,
+                envelope,
+            });
         }
         Ok((messages, next))
     }
 
-    /// Brings dead messages back, to be taken after a delay; how many. `ids`: which, else the
-    /// first 1,000.
+    /// Brings dead messages back, to be taken after a delay; how many, and how many others were
+    /// dropped, which the settings keep no longer. `ids`: which, else the first 1,000.
     ///
     /// # Errors
     /// As every call; uncertain where some are back.
@@ -280,37 +241,52 @@ impl Store {
         queue: &QueueName,
         ids: &[Bytes],
         delay_ms: u64,
-    ) -> Result<u64, StoreError> {
-        self.change_dead(&DEAD, queue, ids, number(delay_ms)).await
+    ) -> Result<(u64, u64), StoreError> {
+        self.change_dead(queue, ids, DEAD_MAX, number(delay_ms)).await
     }
 
-    /// Forgets dead messages; how many. `ids`: which, else the first 1,000.
+    /// Forgets dead messages; how many, and how many others, as above. `ids`: which, else the first
+    /// 1,000.
     ///
     /// # Errors
     /// As every call; uncertain where some are gone.
-    pub async fn drop_dead(&self, queue: &QueueName, ids: &[Bytes]) -> Result<u64, StoreError> {
-        self.change_dead(&DEAD, queue, ids, Bytes::new()).await
+    pub async fn drop_dead(
+        &self,
+        queue: &QueueName,
+        ids: &[Bytes],
+    ) -> Result<(u64, u64), StoreError> {
+        self.change_dead(queue, ids, DEAD_MAX, Bytes::new()).await
+    }
+
+    /// Forgets the dead messages that the settings keep no longer; how many.
+    ///
+    /// # Errors
+    /// As every call.
+    pub async fn drop_old_dead(&self, queue: &QueueName) -> Result<u64, StoreError> {
+        Ok(self.change_dead(queue, &[], 0, Bytes::new()).await?.1)
     }
 
     async fn change_dead(
         &self,
-        script: &'static Script,
         queue: &QueueName,
         ids: &[Bytes],
+        most: usize,
         delay: Bytes,
-    ) -> Result<u64, StoreError> {
-        let first = if ids.is_empty() { DEAD_MAX } else { 0 };
-        let mut changed = 0;
+    ) -> Result<(u64, u64), StoreError> {
+        let first = if ids.is_empty() { most } else { 0 };
+        let (mut changed, mut others) = (0, 0);
         let mut left = ids;
         loop {
             let (some, behind) = left.split_at(left.len().min(DEAD_MAX));
             let more = [delay.clone(), number(first)].into_iter().chain(some.iter().cloned());
-            let answered = self.change(script, queue, more).await;
+            let answered = self.change(&DEAD, queue, more).await;
             let mut answer = answered.map_err(|error| part_applied(error, changed))?;
             changed += answer.count()?;
+            answer.bytes()?;
+            others += dropped(&mut answer)?;
             left = behind;
             if left.is_empty() {
-                return Ok(changed);
+                return Ok((changed, others));
             }
         }
     }
@@ -331,14 +307,14 @@ impl Store {
     }
 }
 
-/// A lease as scripts take it.
-fn lease(lease_ms: Option<u64>) -> Bytes {
-    lease_ms.map_or_else(|| number(format_args!("-{}", LEASE.default)), number)
+/// What is behind the rest of an answer: dead messages that were dropped.
+fn dropped(answer: &mut Answer) -> Result<u64, StoreError> {
+    if answer.is_empty() { Ok(0) } else { answer.count() }
 }
 
-/// A receipt as scripts take it.
-fn pair(receipt: &Receipt) -> [Bytes; 2] {
-    [Bytes::copy_from_slice(&receipt.id), number(receipt.delivery)]
+/// A lease as scripts take it.
+pub(super) fn lease(lease_ms: Option<u64>) -> Bytes {
+    lease_ms.map_or_else(|| number(format_args!("-{}", LEASE.default)), number)
 }
 
 fn receipt(answer: &mut Answer) -> Result<Receipt, StoreError> {

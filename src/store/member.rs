@@ -10,6 +10,7 @@
 
 use bytes::Bytes;
 
+use crate::domain::envelope::Envelope;
 use crate::domain::queue::{Format, Message, MessageId, Score};
 
 /// Bytes of a member besides its payload.
@@ -64,9 +65,14 @@ pub fn message(member: Bytes, score: Score, name: Bytes) -> Message {
         Some(parts) => {
             let id = member.get(parts.id).unwrap_or_default().to_vec();
             let id = Some(MessageId { score, id });
-            Message { id, name, score, payload: member.slice(parts.payload), format: parts.format }
+            let (envelope, payload) = Envelope::open(&member.slice(parts.payload));
+            let envelope = envelope.unwrap_or_default();
+            Message { id, name, score, payload, envelope, format: parts.format }
         }
-        None => Message { id: None, name, score, payload: member, format: Format::Unreadable },
+        None => {
+            let (envelope, format) = (Envelope::default(), Format::Unreadable);
+            Message { id: None, name, score, payload: member, envelope, format }
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use bytes::Bytes;
 
+use crate::domain::envelope::Envelope;
 use crate::domain::queue::{Due, Message, MessageId, MessageRef, QueueName, Score};
 use crate::domain::setup::Settings;
 use crate::store::answer::Answer;
@@ -62,6 +63,8 @@ pub struct QueueState {
     pub next_cron_ms: Option<u64>,
     /// What is set of it.
     pub settings: Settings,
+    /// Due messages that its rate holds back now.
+    pub held_by_rate: u64,
     /// Redis's time of this answer.
     pub now_us: u64,
 }
@@ -92,7 +95,8 @@ impl Store {
         queue: &QueueName,
         messages: &[MessageRef],
     ) -> Result<u64, StoreError> {
-        let (mut cancelled, mut left) = (0, messages);
+        let (mut cancelled, others) = self.change_retries(queue, messages, None).await?;
+        let mut left = &others[..];
         while !left.is_empty() {
             let some = left.iter().take(NAMED_MAX).flat_map(pair);
             let answered = self.change(&CANCEL, queue, some).await;
@@ -113,6 +117,13 @@ impl Store {
         which: &MessageRef,
         due: Due,
     ) -> Result<Option<(MessageId, bool)>, StoreError> {
+        let which = std::slice::from_ref(which);
+        let (_, others) = self.change_retries(queue, which, Some(due)).await?;
+        let which = match (&others[..], which) {
+            ([pending], _) => pending,
+            (_, [MessageRef::Id(id)]) => return Ok(Some((id.clone(), false))),
+            _ => return Ok(None),
+        };
         let more = pair(which).into_iter().chain([number(due.packed())]);
         let mut answer = self.change(&RESCHEDULE, queue, more).await?;
         let (score, id, head) = (answer.score_if_any()?, answer.bytes()?, answer.int()?);
@@ -131,10 +142,11 @@ impl Store {
         // A message stays pending: in another call it would be counted again. Its id changes with
         // its due time, its name does not.
         let mut seen = HashSet::new();
+        let (waited, others) = self.change_retries(queue, messages, Some(Due::In(0))).await?;
         let mut messages: Vec<MessageRef> =
-            messages.iter().filter(|one| seen.insert(pair(one))).cloned().collect();
+            others.iter().filter(|one| seen.insert(pair(one))).cloned().collect();
         messages.sort_by_key(|one| matches!(one, MessageRef::Id(_)));
-        let (mut all, mut left) = (Changed::default(), &messages[..]);
+        let (mut all, mut left) = (Changed { count: waited, head: false }, &messages[..]);
         while !left.is_empty() {
             let some = left.iter().take(NAMED_MAX).flat_map(pair);
             let answered = self.change(&FIRE, queue, some).await;
@@ -326,6 +338,7 @@ impl Store {
             crons: answer.int()?,
             next_cron_ms: moment(answer.score_if_any()?),
             settings: Settings::parse(&answer.bytes()?),
+            held_by_rate: if answer.is_empty() { 0 } else { answer.count()? },
         })
     }
 
@@ -443,11 +456,11 @@ pub(super) fn reply_lost() -> StoreError {
     )
 }
 
-/// The rest of an answer.
+/// The rest of an answer, as consumers get it.
 pub(super) fn payloads(mut answer: Answer) -> Result<Vec<Bytes>, StoreError> {
     let mut payloads = Vec::with_capacity(answer.len());
     while !answer.is_empty() {
-        payloads.push(answer.bytes()?);
+        payloads.push(Envelope::open(&answer.bytes()?).1);
     }
     Ok(payloads)
 }

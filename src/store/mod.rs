@@ -2,7 +2,8 @@
 //! it.
 //!
 //! [`offers`] gathers offers in a [`batch`] of their node, [`offer`] writes it as long as the
-//! [`claim`] of the node number lasts. [`delivery`] moves messages that are due, [`messages`] has
+//! [`claim`] of the node number lasts. [`leases`] has the calls of consumers, [`settles`] gathers
+//! those that settle. [`delivery`] moves messages that are due, [`messages`] has
 //! the calls of commands about pending messages, [`search`], [`first`] and [`convert`] the paged
 //! ones among them, [`facts`] the questions of the audit. [`lane`] makes a write's outcome certain,
 //! [`order`] keeps the lanes of the offers in order. [`node`] is one master, and [`router`] knows
@@ -30,10 +31,14 @@ mod node;
 pub mod offer;
 pub mod offers;
 pub mod order;
+pub mod push;
 pub mod redis;
+pub mod retries;
 mod router;
 pub mod script;
 pub mod search;
+pub mod settles;
+pub mod streams;
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -50,6 +55,7 @@ use crate::store::link::{LinkContext, LinkError};
 use crate::store::node::{Asker, Node};
 use crate::store::router::Router;
 use crate::store::script::Script;
+use crate::store::settles::Settles;
 
 /// Why a call to the store failed, and whether it may have been applied.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -72,6 +78,13 @@ pub enum StoreError {
          fit: let consumers take some, offer fewer at once, or raise the limit"
     )]
     QueueFull { length: u64, max: u64, more: u64 },
+    /// Not applied: the destination of the queue does not have what messages carry.
+    #[error(
+        "{} a destination that has {}: DQ.SETUP queue destination take",
+        if *priority { "PRIO needs" } else { "HEADER, TTL and LIMIT need" },
+        if *priority { "priorities" } else { "them" }
+    )]
+    NotCarried { priority: bool },
     /// Not applied: as many takers wait as may.
     #[error(
         "the limit of {max} takers that wait (limits.takers_max) is reached: retry, or raise the \
@@ -81,6 +94,35 @@ pub enum StoreError {
     /// Not applied: the queue has as many schedules as it may.
     #[error("the queue has {max} schedules, and no queue may have more: delete one first")]
     TooManyCrons { max: usize },
+    /// Not applied: the destination of a queue that holds messages would change.
+    #[error(
+        "the destination of a queue can be changed while it holds no message only, and {key} holds \
+         some: let consumers take them, or drop them (DQ.CLEAR, DQ.DEAD); only from list to take \
+         it can be changed at any time. A stream holds none when it has no entry, and none that a \
+         group has not acknowledged"
+    )]
+    InUse { key: String },
+    /// Not applied: consumers of this queue do not ask the broker.
+    #[error(
+        "the destination of this queue is a stream (DQ.SETUP): take with XREADGROUP GROUP group \
+         consumer STREAMS queue >, settle with XACK, both at Redis itself; give back with DQ.NACK \
+         queue GROUP group entry-id"
+    )]
+    IsStream,
+    /// Not applied: what is in the list of this queue is for takers alone.
+    #[error(
+        "the destination of this queue is take, so only DQ.TAKE can have its messages: there are \
+         no other consumers to give them back to"
+    )]
+    TakersAlone,
+    /// Not applied: the destination is none.
+    #[error(
+        "GROUP is for queues whose destination is a stream (DQ.SETUP queue destination stream)"
+    )]
+    NoStream,
+    /// Not applied.
+    #[error("the stream has no group of this name: see XINFO GROUPS, or make it by XGROUP CREATE")]
+    NoGroup,
     /// Not applied: a cursor that no page gave.
     #[error("invalid cursor: use the one of the last reply, or start with 0")]
     BadCursor,
@@ -143,9 +185,21 @@ pub fn refused(text: &str) -> StoreError {
         ));
     }
     if REFUSALS.iter().any(|word| says(text, word)) {
-        return StoreError::Unavailable(format!("Redis refused: {text}"));
+        return StoreError::Unavailable(format!("Redis refused: {}", own_words(text)));
     }
     StoreError::Internal(format!("Redis answered: {text}"))
+}
+
+/// What Redis says of the refusal itself, without what it says of our script: hash and line.
+fn own_words(text: &str) -> &str {
+    // Redis 6, as below; and where it says twice where: "...: @user_script: 27: -OOM ...".
+    if text.contains("@user_script:")
+        && let Some((_, words)) = text.rsplit_once(": -")
+    {
+        return words;
+    }
+    // "OOM ... > 'maxmemory'. script: <hash>, on @user_script:27."
+    text.split_once(" script: ").map_or(text, |(words, _)| words)
 }
 
 /// True if an error reply has this code. Redis 6 wraps a script's error: "ERR Error running script
@@ -166,6 +220,7 @@ pub struct Limits {
 pub struct Store {
     router: Router,
     limits: Limits,
+    settles: Settles,
 }
 
 impl Store {
@@ -175,7 +230,7 @@ impl Store {
     /// A URL that cannot be read.
     pub fn start(context: &LinkContext, limits: Limits, token: &str) -> Result<Rc<Self>, String> {
         let router = Router::one(Node::start(context, limits, token)?);
-        Ok(Rc::new(Self { router, limits }))
+        Ok(Rc::new(Self { router, limits, settles: Settles::default() }))
     }
 
     /// The clock of a queue's node.
@@ -288,6 +343,18 @@ mod tests {
             ("ERR user_script:3: attempt to index a nil value", true),
         ] {
             assert_eq!(matches!(refused(text), StoreError::Internal(_)), applied, "{text}");
+        }
+        let oom = "Redis refused: OOM command not allowed when used memory > 'maxmemory'.";
+        for text in [
+            "OOM command not allowed when used memory > 'maxmemory'.",
+            "OOM command not allowed when used memory > 'maxmemory'. script: ab, on \
+             @user_script:9.",
+            "ERR Error running script (call to f_ab): @user_script:1: -OOM command not allowed \
+             when used memory > 'maxmemory'.",
+            "ERR Error running script (call to f_ab): @user_script:1: @user_script: 1: -OOM \
+             command not allowed when used memory > 'maxmemory'.",
+        ] {
+            assert_eq!(refused(text), StoreError::Unavailable(oom.to_owned()), "{text}");
         }
         assert!(matches!(
             refused("ERR The user executing the script can't run this command or subcommand"),

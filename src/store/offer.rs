@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 
+use crate::domain::envelope::Carries;
 use crate::domain::queue::{Cut, Due, NameMode};
 use crate::store::keys::QueueKeys;
 use crate::store::lane::Within;
@@ -29,6 +30,8 @@ pub struct Group {
     pub configured: Configured,
     /// Their ids grow.
     pub messages: Vec<Message>,
+    /// What its messages have beside payloads, all the same of it.
+    carries: Carries,
     /// Their members, modern and as the script takes them, one after the other.
     packed: Vec<u8>,
     pub name: Option<(Bytes, NameMode)>,
@@ -45,8 +48,9 @@ impl Group {
         keys: Rc<QueueKeys>,
         configured: Configured,
         name: Option<(Bytes, NameMode)>,
+        carries: Carries,
     ) -> Self {
-        Self { keys, configured, messages: Vec::new(), packed: Vec::new(), name }
+        Self { keys, configured, messages: Vec::new(), packed: Vec::new(), name, carries }
     }
 
     pub fn push(&mut self, message: Message, payload: &[u8]) {
@@ -133,8 +137,9 @@ impl Node {
             let k = &group.keys;
             keys.extend(k.each_of(&OFFER));
             if group.name.is_some() {
-                keys.extend([&k.names, &k.ids]);
+                keys.extend([&k.names, &k.ids, &k.held]);
             }
+            keys.extend((group.carries == Carries::Priority).then_some(&k.first));
         }
         keys.extend(groups.first().map(|group| &group.keys.channel));
         let lane = self
@@ -163,9 +168,13 @@ impl Node {
     }
 }
 
-fn failure(text: &[u8], link: &Link) -> StoreError {
+/// The error of an outcome, in the words of the scripts.
+pub(super) fn failure(text: &[u8], link: &Link) -> StoreError {
     if let Some(owner) = text.strip_prefix(b"BADQUEUE ") {
         return StoreError::BadQueue { owner: owner.to_vec() };
+    }
+    if let Some(carries) = text.strip_prefix(b"DESTINATION ") {
+        return StoreError::NotCarried { priority: carries == b"PRIO" };
     }
     if let Some(full) = text.strip_prefix(b"FULL ") {
         let text = String::from_utf8_lossy(full);
@@ -215,30 +224,36 @@ fn pack_group(out: &mut Vec<u8>, group: &Group) {
     };
     let messages = &group.messages[..];
     let count = messages.len();
-    match &group.name {
-        None if group.configured == Configured::default() => int(out, count as i64),
-        None => {
-            array(out, 3);
-            int(out, count as i64);
-            string(out, group.configured.format.as_bytes());
-            string(out, group.configured.order_list.as_bytes());
-        }
-        Some((name, mode)) => {
-            array(out, 5);
-            int(out, count as i64);
-            string(out, group.configured.format.as_bytes());
-            string(out, group.configured.order_list.as_bytes());
-            string(out, name);
-            string(
-                out,
-                match mode {
-                    NameMode::Replace => b"",
-                    NameMode::Nx => b"NX",
-                    NameMode::Xx => b"XX",
-                },
-            );
-        }
+    let mode = |mode: &NameMode| match mode {
+        NameMode::Replace => "",
+        NameMode::Nx => "NX",
+        NameMode::Xx => "XX",
+    };
+    let (name, mode) = group.name.as_ref().map_or((&b""[..], ""), |(name, m)| (name, mode(m)));
+    let carries = match group.carries {
+        Carries::Nothing => "",
+        Carries::More => "META",
+        Carries::Priority => "PRIO",
+    };
+    let words = [
+        group.configured.format.as_bytes(),
+        group.configured.order_list.as_bytes(),
+        name,
+        mode.as_bytes(),
+        carries.as_bytes(),
+    ];
+    // Those at the end that say nothing are left out.
+    let said = match (carries.is_empty(), name.is_empty()) {
+        (false, _) => 5,
+        (true, false) => 4,
+        (true, true) if group.configured != Configured::default() => 2,
+        (true, true) => 0,
+    };
+    if said > 0 {
+        array(out, 1 + said);
     }
+    int(out, count as i64);
+    words.into_iter().take(said).for_each(|word| string(out, word));
     match messages {
         [first, rest @ ..] if rest.iter().all(|message| message.due == first.due) => {
             int(out, first.due.packed());
@@ -264,7 +279,7 @@ mod tests {
     fn renewed_ids_leave_the_rest() {
         let keys = Rc::new(QueueKeys::new(b"q"));
         let group = |ids: [u64; 3]| {
-            let mut group = Group::new(keys.clone(), Configured::default(), None);
+            let mut group = Group::new(keys.clone(), Configured::default(), None, Carries::Nothing);
             for (id, payload) in ids.into_iter().zip([&b""[..], b"a", &[b'b'; 70_000]]) {
                 group.push(Message { due: Due::In(id), id }, payload);
             }

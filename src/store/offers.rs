@@ -22,6 +22,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
+use crate::domain::envelope::Carries;
 use crate::domain::queue::{Due, NameMode};
 use crate::domain::snowflake::{self, Snowflake};
 use crate::metrics::Metrics;
@@ -54,16 +55,16 @@ struct Kept {
     keys: Rc<QueueKeys>,
     node: Rc<Node>,
     configured: Configured,
-    /// The batch and the group in it that take more messages for it.
-    group: Option<(u64, usize)>,
+    /// The batch and the group in it that take more messages for it, such as have these.
+    group: Option<(u64, usize, Carries)>,
     /// It was full: up to this batch each command has a group of its own, so that those which fit
     /// are stored.
     fills_to: u64,
 }
 
 impl Kept {
-    fn new_group(&self, name: Option<(Bytes, NameMode)>) -> Group {
-        Group::new(self.keys.clone(), self.configured, name)
+    fn new_group(&self, name: Option<(Bytes, NameMode)>, carries: Carries) -> Group {
+        Group::new(self.keys.clone(), self.configured, name, carries)
     }
 }
 
@@ -167,24 +168,30 @@ impl Offers {
         self.configured.borrow_mut().insert(queue, configured);
     }
 
-    /// Puts one message into the open batch.
-    pub fn push(&self, queue: &[u8], due: Due, payload: &[u8]) -> Ticket {
-        self.push_all(queue, std::iter::once((due, payload)))
+    /// Puts one message into the open batch; the payload as it is stored.
+    pub fn push(&self, queue: &[u8], due: Due, payload: &[u8], carries: Carries) -> Ticket {
+        self.push_all(queue, std::iter::once((due, payload)), carries)
     }
 
-    /// Puts messages into one group of the open batch: stored together or not at all.
+    /// Puts messages into one group of the open batch: stored together or not at all. Those that
+    /// carry what a destination may not have are in groups of their own.
     pub fn push_all<'a>(
         &self,
         queue: &[u8],
         messages: impl Iterator<Item = (Due, &'a [u8])>,
+        carries: Carries,
     ) -> Ticket {
         self.with_kept(queue, |kept| {
             let mut open = kept.node.batches.open.borrow_mut();
             let index = match kept.group {
-                Some((batch, index)) if batch == open.number && kept.fills_to < batch => index,
-                _ => open.new_group(kept.new_group(None)),
+                Some((batch, index, same))
+                    if batch == open.number && same == carries && kept.fills_to < batch =>
+                {
+                    index
+                }
+                _ => open.new_group(kept.new_group(None, carries)),
             };
-            kept.group = Some((open.number, index));
+            kept.group = Some((open.number, index, carries));
             open.fill(index, messages, self.next_id())
         })
     }
@@ -195,14 +202,14 @@ impl Offers {
         queue: &[u8],
         due: Due,
         payload: &[u8],
-        name: &[u8],
-        mode: NameMode,
+        (name, mode): (&[u8], NameMode),
+        carries: Carries,
     ) -> Ticket {
         let name = (Bytes::copy_from_slice(name), mode);
         self.with_kept(queue, |kept| {
             let mut open = kept.node.batches.open.borrow_mut();
             kept.group = None;
-            let index = open.new_group(kept.new_group(Some(name)));
+            let index = open.new_group(kept.new_group(Some(name), carries));
             open.fill(index, std::iter::once((due, payload)), self.next_id())
         })
     }

@@ -96,6 +96,8 @@ pub struct Plain {
 /// The names of the two links in the metrics, and of their connections.
 const PLAIN: &str = "plain";
 pub const SUBSCRIPTION: &str = "subscription";
+/// What a refusal of the second pattern begins with.
+pub const WAKES: &str = "WAKES";
 
 impl Plain {
     /// Starts to connect and goes on trying for ever; does not wait.
@@ -212,7 +214,7 @@ pub enum Heard {
 }
 
 impl Subscription {
-    /// Starts to connect, and subscribes to a pattern and a channel at each connection.
+    /// Starts to connect, and subscribes to patterns and a channel at each connection.
     ///
     /// # Errors
     /// Settings that the client library refuses.
@@ -231,15 +233,24 @@ impl Subscription {
     /// Messages on the channel prove the connection, and so the pattern. (As patterns both would be
     /// one command; but an ACL that cannot name the channel can only give the right to SUBSCRIBE to
     /// it.)
-    async fn subscribe(&self, pattern: &'static str, channel: &str) -> Result<(), String> {
+    async fn subscribe(&self, patterns: [&'static str; 2], channel: &str) -> Result<(), String> {
+        let [pattern, wakes] = patterns;
         let named = self.client.with_options(&options(self.call_timeout));
         name_connection(&named, SUBSCRIPTION).await;
         let mut answered = self.answered("PSUBSCRIBE", self.client.psubscribe(pattern)).await;
         if answered.is_ok() {
             answered = self.answered("SUBSCRIBE", self.client.subscribe(channel)).await;
         }
-        let refused = answered.as_ref().err().filter(|words| words.contains("NOPERM"));
-        let refused = Some(refused.cloned().unwrap_or_default());
+        let no_right = |words: &&String| words.contains("NOPERM");
+        let mut refused = answered.as_ref().err().filter(no_right).cloned();
+        if answered.is_ok() {
+            // Without this right takers hear of some messages later.
+            match self.answered(WAKES, self.client.psubscribe(wakes)).await {
+                Err(words) if no_right(&&words) => refused = Some(words),
+                others => answered = others,
+            }
+        }
+        let refused = Some(refused.unwrap_or_default());
         if self.refused.replace(refused.clone()) != refused {
             self.tried.notify_waiters();
         }
@@ -286,7 +297,7 @@ impl Subscription {
     }
 
     /// Listens until the client library ends.
-    pub async fn listen(&self, pattern: &'static str, channel: &str, heard: impl Fn(Heard)) {
+    pub async fn listen(&self, patterns: [&'static str; 2], channel: &str, heard: impl Fn(Heard)) {
         use tokio::sync::broadcast::error::RecvError;
         let mut connections = self.client.reconnect_rx();
         let mut messages = self.client.message_rx();
@@ -295,7 +306,7 @@ impl Subscription {
                 biased;
                 connected = connections.recv() => match connected {
                     Ok(_) | Err(RecvError::Lagged(_)) => {
-                        match self.subscribe(pattern, channel).await {
+                        match self.subscribe(patterns, channel).await {
                             Ok(()) => Heard::Subscribed,
                             // The heartbeat stays away, so it is tried again after a while.
                             Err(words) if words.contains("NOPERM") => continue,

@@ -91,6 +91,9 @@ parts! {
     "Begin" = "_begin";
     "Pause" = "_pause";
     "Member" = "_member";
+    "Envelope" = "_envelope";
+    "Held" = "_held";
+    "Deliver" = "_deliver";
     "Find" = "_find";
     "Names" = "_names";
     "List" = "_list";
@@ -102,17 +105,20 @@ parts! {
     "Match" = "_match";
     "Head" = "_head";
     "Publish" = "_publish";
+    "Wake" = "_wake";
     "Convert" = "_convert";
     "Lease" = "_lease";
     "Rate" = "_rate";
     "Store" = "_store";
     "Cron" = "_cron";
+    "Stream" = "_stream";
 }
 
 scripts! {
     // Of a group with a name also those of names.
     OFFER = "offer" (Call Guard) each (Destination Timeout List Record);
-    TRANSFER = "transfer" (Destination Timeout List Record Names Ids Quarantine All Guard);
+    TRANSFER = "transfer"
+        (Destination Timeout List Record Names Ids Quarantine All First Held Guard);
     HEADS = "heads" () each (Timeout);
     FOUND = "found" () each (Timeout Record);
     REMOVE = "remove" (Call Timeout List Record Names Ids Guard);
@@ -136,28 +142,46 @@ scripts! {
     QUARANTINE_DROP = "quarantine_drop" (Call Record Quarantine Guard);
     SIZE = "size" (Timeout Record Guard);
     INFO = "info"
-        (Destination Timeout List Record Names Quarantine All Ids Leased Retry Dead Crons Guard);
+        (Destination Timeout List Record Names Quarantine All Ids Leased Retry Dead Crons
+        First Guard);
     STATS = "stats" (All)
-        each (Timeout Destination Record Quarantine Leased Retry Dead);
+        each (Timeout Destination Record Quarantine Leased Retry Dead First);
     SETTLE = "settle" (Call Guard);
     NODE = "node" (Node);
-    SETUP = "setup" (Call Timeout Record Guard);
-    PRUNE = "prune" (Timeout List Record Names Ids Registry Taken Crons Guard);
+    SETUP = "setup" (Call Destination Timeout Record Taken First Guard);
+    PRUNE = "prune"
+        (Timeout List Record Names Ids Registry Taken Crons Destination First Held Guard);
     CONFIGURE = "configure" (Record Timeout List Guard);
     CONVERT_LISTED = "convert_listed" (Call Timeout List Record Guard);
     CONVERT_PENDING = "convert_pending" (Call Timeout List Record Guard);
-    TAKE = "take" (Call Destination Timeout Record All Leased Retry Dead Taken Tries Guard);
-    ACK = "ack" (Call Timeout Record Leased Retry Dead Taken Tries Guard);
-    NACK = "nack" (Call Timeout Record Leased Retry Dead Taken Tries Guard);
+    TAKE = "take"
+        (Call Destination Timeout Record All Leased Retry Dead Taken Tries First Held Guard);
+    ACK = "ack" (Call Timeout Record Leased Retry Dead Taken Tries Held Guard);
+    NACK = "nack" (Call Timeout Record Leased Retry Dead Taken Tries Held Guard);
     EXTEND = "extend" (Call Timeout Record Leased Retry Dead Taken Tries Guard);
     TAKEN = "taken" (Timeout Record Leased Retry Dead Taken Tries Guard);
     DEAD = "dead" (Call Timeout Record Leased Retry Dead Taken Tries Guard);
-    READY = "ready" () each (Destination Leased Retry Record);
-    CRON = "cron" (Call Destination Timeout List Record Names Ids Crons Cron Guard);
+    RETRY = "retry" (Call Timeout Record Leased Retry Dead Taken Tries Held Guard);
+    RETRY_GET = "retry_get" (Timeout Record Leased Retry Dead Taken Tries Guard);
+    RELEASE = "release" (Call Destination Timeout Record Leased Retry Dead Taken Tries Held Guard);
+    READY = "ready" () each (Destination Leased Retry Record First);
+    PUSH = "push" (Call Destination Timeout List Record All Guard);
+    CRON = "cron"
+        (Call Destination Timeout List Record Names Ids Held Crons Cron Guard);
     CRON_SET = "cron_set" (Call Destination Timeout Record Crons Cron Guard);
     CRON_STOP = "cron_stop" (Call Timeout Record Crons Cron Guard);
     CRON_READ = "cron_read" (Timeout Record Crons Cron Guard);
     CRON_HEADS = "cron_heads" () each (Crons Record);
+    STREAM_LOOK = "stream_look" (Destination Timeout Record Retry Guard);
+    STREAM_KEEP = "stream_keep"
+        (Destination Again Timeout Record Retry Dead Taken Tries Guard);
+    STREAM_AGAIN = "stream_again"
+        (Destination Again Timeout Record Retry Dead Taken Tries Guard);
+    STREAM_NACK = "stream_nack"
+        (Call Destination Again Timeout Record Retry Dead Taken Tries Guard);
+    STREAM_TRIM = "stream_trim" (Destination Again Timeout Record Guard);
+    STREAM_IDLE = "stream_idle" (Destination Again Timeout Record Guard);
+    STREAM_HEADS = "stream_heads" () each (Record Retry);
 }
 
 /// The files of the parts, without their ending.

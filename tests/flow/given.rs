@@ -195,6 +195,9 @@ fn the_acl_line_is_enough() {
         "DQ.QUARANTINE q LIST",
         "DQ.QUARANTINE q RESTORE",
         "DQ.QUARANTINE q DROP",
+        "DQ.SETUP s destination stream groups g,h lease_ms 100",
+        "DQ.OFFER s 0 x",
+        "DQ.NACK s GROUP g 1-1",
         "DQ.TAKE q",
         "DQ.ACK q ffffffffffffffff:1",
         "DQ.NACK q ffffffffffffffff:1",
@@ -280,6 +283,10 @@ fn each_missing_right_is_named() {
         ("resetkeys ~redisson_delay_queue*", " ~delay_broker_*"),
         ("resetchannels &delay_broker_heartbeat:*", " &redisson_delay_queue_channel:*"),
         ("resetchannels &redisson_delay_queue_channel:*", " &delay_broker_heartbeat:*"),
+        (
+            "resetchannels &redisson_delay_queue_channel:* &delay_broker_heartbeat:*",
+            " &delay_broker_wake:*",
+        ),
     ];
     let places = places.map(|(rule, word)| (rule.to_owned(), word.to_owned()));
     for (rule, word) in taken.chain(places) {

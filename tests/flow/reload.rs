@@ -4,8 +4,9 @@
 use crate::stage::{SOON, eventually, say};
 use crate::support::broker::Broker;
 use crate::support::redis;
-use crate::support::resp::Value;
+use crate::support::resp::{Client, Value};
 use crate::support::tls::{Authority, TlsClient};
+use crate::support::users::{PASSWORD, user};
 use std::path::PathBuf;
 use tempfile::TempDir;
 
@@ -88,6 +89,73 @@ fn what_needs_no_restart_is_in_effect_at_once() {
     assert!(log.contains(r#""key":"server.password","old":"(hidden)","new":"""#), "{log}");
     assert_eq!(say(&mut broker.client(), "DQ.OFFER q 1h 123456").bytes().len(), 30);
     assert!(filed.reload("").contains(r#""applied":0,"waiting":0"#));
+}
+
+fn log_in(broker: &Broker, name: &str) -> Client {
+    let mut client = broker.client();
+    assert_eq!(say(&mut client, &format!("AUTH {name} {PASSWORD}")).text(), "OK", "{name}");
+    client
+}
+
+/// Who is connected may do from then on as the file says; a user who is gone is disconnected, also
+/// in the middle of a command and of a wait.
+#[test]
+fn users_come_and_go_and_change() {
+    let rights = "commands = ['+@write', '+@read']\nqueues = ['a.*']\npayloads = true";
+    let less = "commands = ['+@read']\nqueues = ['a.*', 'b']";
+    let both = user("ann", rights) + &user("bob", rights);
+    let filed = Filed::start(&both);
+    let broker = &filed.broker;
+    let (mut ann, mut queues, mut waits) =
+        (log_in(broker, "ann"), log_in(broker, "ann"), log_in(broker, "ann"));
+    let (mut bob, mut half, mut parked) =
+        (log_in(broker, "bob"), log_in(broker, "bob"), log_in(broker, "bob"));
+    let mut outside = broker.client();
+    assert_eq!(say(&mut ann, "DQ.OFFER a.1 1h p").bytes().len(), 30);
+    assert_eq!(say(&mut queues, "MULTI").text(), "OK");
+    assert_eq!(say(&mut queues, "DQ.OFFER a.1 1h p").text(), "QUEUED");
+    waits.send(&["DQ.TAKE", "a.2", "BLOCK", "0"]).unwrap();
+    parked.send(&["DQ.TAKE", "a.2", "BLOCK", "0"]).unwrap();
+    eventually("both wait", || {
+        let info = say(&mut ann, "DQ.INFO a.2");
+        let takers = info.elements().chunks(2).find(|pair| pair[0].text() == "takers");
+        (takers.unwrap()[1].int() == 2).then_some(())
+    });
+    // A command that is begun, and goes on afterwards.
+    half.send_bytes(b"*3\r\n$8\r\nDQ.OFF").unwrap();
+    let log = filed.reload(&user("ann", less));
+    assert!(log.contains(r#""applied":1,"waiting":0"#) && !log.contains("argon2"), "{log}");
+    for gone in [&mut bob, &mut half, &mut parked] {
+        assert_eq!(gone.read_to_end().unwrap(), b"", "its user is gone");
+    }
+    let refused = say(&mut ann, "DQ.OFFER a.1 1h p").text();
+    assert!(refused.starts_with("NOPERM User ann has no permissions to run"), "{refused}");
+    assert_eq!(say(&mut ann, "DQ.SIZE b").int(), 0);
+    assert_eq!(waits.read().unwrap(), Value::Null, "it waited for what it may not take any more");
+    assert!(say(&mut queues, "EXEC").text().starts_with("EXECABORT "));
+    assert_eq!(say(&mut queues, "DQ.SIZE a.1").int(), 1);
+    let unknown = say(&mut outside, &format!("AUTH bob {PASSWORD}")).text();
+    assert!(unknown.starts_with("WRONGPASS "), "{unknown}");
+    // One that always has begun a command is judged by the rights of now all the same.
+    let mut busy = log_in(broker, "ann");
+    busy.send_bytes(b"*2\r\n$7\r\nDQ.SIZE\r\n$3\r\na.").unwrap();
+    filed.reload(&user("ann", "commands = ['+@read']\nqueues = ['b']"));
+    busy.send_bytes(b"1\r\n").unwrap();
+    let refused = busy.read().unwrap().text();
+    assert!(refused.contains("no permissions to access the queue 'a.1'"), "{refused}");
+    // Without users all may do all again; with them, nobody is `default` any more.
+    filed.reload("");
+    let mut all = broker.client();
+    assert_eq!(say(&mut all, "DQ.SIZE a.1").int(), 1);
+    assert_eq!(ann.read_to_end().unwrap(), b"");
+    filed.reload(&both);
+    assert_eq!(all.read_to_end().unwrap(), b"");
+    assert!(say(&mut broker.client(), "DQ.SIZE a.1").text().starts_with("NOAUTH "));
+    // A wrong table changes nothing.
+    let mut bob = log_in(broker, "bob");
+    let log = filed.reload(&user("ann", "commands = ['+@raed']"));
+    assert!(log.contains(r#"users[0].commands of \"ann\" = \"+@RAED\": names neither"#), "{log}");
+    assert_eq!(say(&mut bob, "DQ.SIZE a.1").int(), 1);
 }
 
 #[test]

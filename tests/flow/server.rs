@@ -24,6 +24,7 @@ pub struct Server {
     dir: TempDir,
     port: u16,
     args: Vec<String>,
+    env: Vec<(String, String)>,
     running: Option<Child>,
 }
 
@@ -35,11 +36,17 @@ impl Server {
 
     /// With these arguments, now and whenever it is started again.
     pub fn with(args: &[&str]) -> Server {
+        Server::with_env(args, &[])
+    }
+
+    /// With these variables of the environment, too.
+    pub fn with_env(args: &[&str], env: &[(String, String)]) -> Server {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut server = Server {
             dir: tempfile::tempdir().unwrap(),
             port,
             args: args.iter().map(|arg| arg.to_string()).collect(),
+            env: env.to_vec(),
             running: None,
         };
         server.start_again();
@@ -52,6 +59,7 @@ impl Server {
             .args(["-c", WATCHDOG, "watchdog", dir, "--dir", dir, "--save", ""])
             .args(["--bind", "127.0.0.1", "--port", &self.port.to_string()])
             .args(&self.args)
+            .envs(self.env.iter().cloned())
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

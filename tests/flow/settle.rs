@@ -1,8 +1,10 @@
 //! A link that breaks around one call: what was applied is answered as if nothing had happened,
 //! what was not is repeated, and nothing is applied twice.
 
+use crate::server::Server;
 use crate::stage::{SOON, call, due_of, eventually, field_of, list, offer, say, take_due};
 use crate::support::broker::Broker;
+use crate::support::faketime;
 use crate::support::proxy::{Break, Proxy};
 use crate::support::redis::{self, Redis};
 use crate::support::resp::{Client, Value, encode};
@@ -440,4 +442,26 @@ fn broker_says(client: &mut Client, field: &str) -> usize {
     let info = say(client, "INFO").text();
     let line = info.lines().find_map(|line| line.strip_prefix(field));
     line.unwrap().trim().parse().unwrap()
+}
+
+/// What a call stored expires as Redis's clock steps ahead by an hour: then nobody can tell what
+/// became of the call, and no more is said.
+#[test]
+fn a_clock_that_steps_while_a_call_is_in_doubt() {
+    let Some(clock) = faketime::Clock::new() else { return };
+    let server = Server::with_env(&[], &clock.env());
+    let proxy = Proxy::start(server.address());
+    let broker = Broker::spawn(&format!("redis://{}", proxy.address()), &[]);
+    let (mut client, mut redis) = (broker.client(), server.client());
+    offer(&mut client, &["q", "10h", "before"]);
+    proxy.break_next(&["silent-payload"], Break::Silence);
+    client.send(&["DQ.OFFER", "q", "10h", "silent-payload"]).unwrap();
+    eventually("it is stored", || {
+        (say(&mut redis, "ZCARD redisson_delay_queue_timeout:{q}") == Value::Int(2)).then_some(())
+    });
+    clock.set(3_600);
+    let reply = client.read().unwrap().text();
+    assert!(reply.starts_with("UNCERTAIN "), "{reply}");
+    assert_eq!(call(&mut client, &["DQ.SIZE", "q"]), Value::Int(2));
+    offer(&mut client, &["q", "10h", "the next"]);
 }

@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use crate::stage::{eventually, field_of, say};
+use crate::stage::{Stage, eventually, field_of, info, metric, say};
 use crate::support::broker::Broker;
 use crate::support::redis::Redis;
 use crate::support::resp::{Client, Value};
-use crate::taking::{came, in_line, send, take, take_one};
+use crate::taking::{came, dead, held, in_line, push, send, settle, take, take_one};
 
 /// The value and the origin of one setting of `q`.
 fn setting(client: &mut Client, name: &str) -> (i64, String) {
@@ -78,6 +78,52 @@ fn settings_of_the_file() {
     assert_eq!(setting(&mut client, "jitter"), (20, "default".to_owned()));
 }
 
+/// So many dead messages are kept, or for so long; the oldest go first, and it is said.
+#[test]
+fn dead_messages_that_are_not_kept() {
+    let mut stage = Stage::new(&[]);
+    let mut client = stage.broker.client();
+    say(&mut client, "DQ.SETUP q dead_max 3");
+    let mut die = |client: &mut Client, payload: &str| {
+        push(&mut stage.redis, &[payload]);
+        let taken = take_one(client, "q");
+        assert_eq!(settle(client, "DQ.NACK", &taken, &["FATAL"]), 1);
+        taken.id
+    };
+    let payloads = |client: &mut Client| -> Vec<String> {
+        dead(client).into_iter().map(|(payload, ..)| payload).collect()
+    };
+    let ids: Vec<String> =
+        ["a", "b", "c", "d", "e"].iter().map(|one| die(&mut client, one)).collect();
+    assert_eq!(payloads(&mut client), ["c", "d", "e"]);
+    assert_eq!(say(&mut client, &format!("DQ.DEAD q REQUEUE {}", ids[0])), Value::Int(0));
+    // What is brought back leaves room for another one.
+    assert_eq!(say(&mut client, &format!("DQ.DEAD q REQUEUE {} DELAY 1h", ids[2])), Value::Int(1));
+    die(&mut client, "f");
+    assert_eq!(payloads(&mut client), ["d", "e", "f"]);
+    // Fewer from now on: DQ.DEAD looks.
+    say(&mut client, "DQ.SETUP q dead_max 1");
+    assert_eq!(payloads(&mut client), ["f"]);
+    let dropped = "delay_broker_messages_dead_dropped_total{queue=\"q\"}";
+    assert_eq!(metric(&stage.broker, dropped), 4.0);
+    say(&mut client, "DQ.SETUP q dead_max 0 dead_keep_ms 200");
+    eventually("the last one is too old", || payloads(&mut client).is_empty().then_some(()));
+    // And as takers come by.
+    die(&mut client, "g");
+    eventually("it is too old", || {
+        assert!(take(&mut client, "q").is_empty());
+        (info(&mut client, "q", "dead") == Value::Int(0)).then_some(())
+    });
+    assert_eq!(metric(&stage.broker, dropped), 6.0);
+    assert_eq!(held(&mut stage.redis), [0, 1, 0, 1, 1]);
+    eventually("the log says so", || {
+        let log = stage.broker.log();
+        let said = log.lines().filter(|line| line.contains("dead messages were dropped"));
+        (said.filter(|line| line.contains("WARN") && line.contains("\"queue\":\"q\"")).count() >= 5)
+            .then_some(())
+    });
+}
+
 /// A storm is smoothed, over two brokers together, and nothing is lost or counted as late.
 #[test]
 fn a_rate() {
@@ -100,7 +146,20 @@ fn a_rate() {
         seen = delivered;
         (delivered == 50).then_some(())
     });
-    let all = backing.call(&["LRANGE", "q", "0", "-1"]).unwrap().texts();
+    assert_eq!(info(&mut clients[0], "q", "held_by_rate"), Value::Int(0));
+    // What it holds back is shown.
+    say(&mut clients[0], "DQ.SETUP q rate 1/h burst 1");
+    for n in 0..3 {
+        say(&mut clients[0], &format!("DQ.OFFER q 0 late{n}"));
+    }
+    eventually("some are held back", || {
+        let held = info(&mut clients[0], "q", "held_by_rate").int();
+        assert!((0..=3).contains(&held), "{held}");
+        (held >= 2 && backing.call(&["LLEN", "q"]).unwrap().int() == 53 - held).then_some(())
+    });
+    say(&mut clients[0], "DQ.PAUSE q");
+    assert_eq!(info(&mut clients[0], "q", "held_by_rate"), Value::Int(0));
+    let all = backing.call(&["LRANGE", "q", "0", "49"]).unwrap().texts();
     let mut sorted = all.clone();
     sorted.sort();
     sorted.dedup();

@@ -31,7 +31,7 @@ struct Wakes {
     ms: u64,
 }
 
-const WAKES: [Wakes; 9] = [
+const WAKES: [Wakes; 12] = [
     Wakes { what: "it is due", lease: None, before: "", then: "DQ.OFFER q 150 m", ms: 150 },
     Wakes { what: "due at once", lease: None, before: "", then: "DQ.OFFER q 0 m", ms: 0 },
     Wakes { what: "pushed by hand", lease: None, before: "", then: "", ms: 0 },
@@ -48,6 +48,27 @@ const WAKES: [Wakes; 9] = [
         lease: Some("1h"),
         before: "DQ.NACK q $ DELAY 400",
         then: "PING",
+        ms: 0,
+    },
+    Wakes {
+        what: "fired",
+        lease: Some("1h"),
+        before: "DQ.NACK q $ DELAY 1h",
+        then: "DQ.FIRE q 0-%",
+        ms: 0,
+    },
+    Wakes {
+        what: "another time of a retry",
+        lease: Some("1h"),
+        before: "DQ.NACK q $ DELAY 1h",
+        then: "DQ.RESCHEDULE q 0-% 200",
+        ms: 200,
+    },
+    Wakes {
+        what: "back in the list",
+        lease: Some("1h"),
+        before: "DQ.NACK q $ DELAY 1h",
+        then: "DQ.TAKEN q RELEASE",
         ms: 0,
     },
     Wakes { what: "the end of a lease", lease: Some("400"), before: "", then: "PING", ms: 0 },
@@ -81,7 +102,8 @@ fn late(taker: &Broker, actor: &mut Client, redis: &mut Client, wakes: &Wakes) -
         receipt = taken.receipt;
     }
     let mut says = |words: &str| {
-        let reply = say(actor, &words.replace('$', &receipt));
+        let id = receipt.split(':').next().unwrap();
+        let reply = say(actor, &words.replace('$', &receipt).replace('%', id));
         assert!(!matches!(reply, Value::Error(_) | Value::Int(0)), "{what}: {reply:?}");
         reply
     };
@@ -97,7 +119,9 @@ fn late(taker: &Broker, actor: &mut Client, redis: &mut Client, wakes: &Wakes) -
         "" => push(redis, &["m"]),
         "PING" => {}
         words => match says(words) {
-            Value::Bulk(id) => earliest = due_of(&String::from_utf8(id).unwrap()),
+            Value::Bulk(id) if !id.starts_with(b"0-") => {
+                earliest = due_of(&String::from_utf8(id).unwrap());
+            }
             _ => earliest = earliest.max(begun + wakes.ms),
         },
     }

@@ -42,7 +42,7 @@ fn what_takes_out_or_holds_back_is_in_the_log() {
         assert_eq!(settle(&mut client, "DQ.NACK", &taken, &["FATAL"]), 1);
         taken.id
     });
-    let rows: [(&str, &str, &[&str]); 12] = [
+    let rows: [(&str, &str, &[&str]); 13] = [
         ("DQ.REMOVE q 0 COUNT 0", "DQ.REMOVE COUNT 0", &["\"messages\":4"]),
         ("DQ.POLL q COUNT 2", "DQ.POLL", &["\"messages\":2"]),
         ("DQ.CONVERT q LEGACY", "DQ.CONVERT", &["\"messages\":3"]),
@@ -50,6 +50,7 @@ fn what_takes_out_or_holds_back_is_in_the_log() {
         ("DQ.PAUSE q 1h", "DQ.PAUSE", &["\"known\":true"]),
         ("DQ.RESUME q", "DQ.RESUME", &[]),
         ("DQ.DEAD q REQUEUE $", "DQ.DEAD REQUEUE", &["\"messages\":1"]),
+        ("DQ.TAKEN q RELEASE", "DQ.TAKEN RELEASE", &["\"messages\":1"]),
         ("DQ.DEAD q DROP", "DQ.DEAD DROP", &["\"messages\":1"]),
         ("DQ.CLEAR q", "DQ.CLEAR", &["\"messages\":"]),
         ("DQ.QUARANTINE q DROP", "DQ.QUARANTINE DROP", &["\"messages\":"]),

@@ -56,6 +56,7 @@ mod report;
 mod servers;
 mod sides;
 mod storm;
+mod streams;
 mod svg;
 mod takes;
 
@@ -88,7 +89,7 @@ const DIRECT: &str = "Redisson's script by EVALSHA";
 const REDISSON: &str = "Redisson 4.7.0";
 
 #[rustfmt::skip]
-const ROWS: [Entry; 37] = [
+const ROWS: [Entry; 38] = [
     ("offers-random", "offers, one queue, random delays, -c 50 -P 16", DIRECT, offers::random),
     ("offers-fixed", "offers, one queue, one delay, -c 50 -P 16", DIRECT, offers::fixed),
     ("offers-queues", "offers, 1,000 queues, random delays, -c 50 -P 16", DIRECT, offers::queues),
@@ -118,10 +119,11 @@ const ROWS: [Entry; 37] = [
     ("cancel-million-off", "the same, order list off", NOBODY, million::cancel_off),
     ("remove-million", "DQ.REMOVE by payload, 1,000,000 pending", NOBODY, million::remove),
     ("head-16m", "beside heads of 16 MiB, Redis's time", "heads of 10 bytes", heads::run),
-    ("take-ack", "50 clients that take and ack 16 at a time", NOBODY, takes::throughput),
+    ("take-ack", "50 clients that take and ack 16 at a time; 1", NOBODY, takes::throughput),
     ("take-one", "one client that takes and acks one message", NOBODY, takes::one),
     ("pick-up", "100 due a second, one taker that waits", "BLPOP", takes::pick_up),
     ("takers-10k", "10,000 takers that wait", NOBODY, takes::crowd),
+    ("stream", "16 due every 2 ms, read and acknowledged by 16", NOBODY, streams::run),
     ("hostile", "normal clients beside hostile ones", "without them", hostile::run),
     ("flushes", "offers and lateness by appendfsync", NOBODY, flushes::run),
     ("durability", "kill -9 of Redis under offers: what is lost", NOBODY, durability::lost),

@@ -15,7 +15,8 @@ use crate::servers::{self, NO_FILE, mib, raise_open_files};
 use crate::support::broker::Broker;
 use crate::support::process::Stopped;
 use crate::support::redis::Redis;
-use crate::support::resp::encode;
+use crate::support::resp::{Client, encode};
+use crate::support::users;
 use crate::{Outcome, Scale};
 
 const MIB: usize = 1024 * 1024;
@@ -27,6 +28,8 @@ const FAULT_P99_MS: f64 = 250.0;
 const FAULT_MIB: f64 = 400.0;
 /// What is left of one window must not be seen in the next.
 const SETTLE: Duration = Duration::from_secs(1);
+const USER: &str = "ann";
+const PASSWORD: &str = "of-default";
 const PATIENCE: Duration = Duration::from_secs(60);
 /// A machine that stands still for a moment holds up a window too; harm is there each time.
 const TRIES: usize = 3;
@@ -39,6 +42,8 @@ struct Scene {
     /// Calls of `ready` that say that all are there.
     parts: usize,
     redis_is_stopped: bool,
+    /// The broker has users, and the normal clients a password.
+    users: bool,
     /// Redis itself is busy with what they send: what others notice fails nothing.
     is_work: bool,
     /// What fails the run; `--quick` may be a debug build, and fails by `FAULT_P99_MS` only.
@@ -51,12 +56,13 @@ const SCENE: Scene = Scene {
     harm: slow,
     parts: 1,
     redis_is_stopped: false,
+    users: false,
     is_work: false,
     worst_ms: FAULT_P99_MS,
 };
 
 #[rustfmt::skip]
-const SCENES: [Scene; 16] = [
+const SCENES: [Scene; 17] = [
     Scene { name: "a byte a second", harm: slow, ..SCENE },
     Scene { name: "never read", harm: deaf, ..SCENE },
     Scene { name: "both", harm: both, parts: 2, ..SCENE },
@@ -64,6 +70,7 @@ const SCENES: [Scene; 16] = [
     Scene { name: "silent", harm: silent, ..SCENE },
     Scene { name: "garbage", harm: garbage, ..SCENE },
     Scene { name: "come and go", clients: (5000, 1000), harm: storm, ..SCENE },
+    Scene { name: "log in", clients: (1000, 1000), harm: logins, parts: 2, users: true, ..SCENE },
     Scene { name: "endless line", clients: (1, 1), harm: line, ..SCENE },
     Scene { name: "endless PING", clients: (1, 1), harm: pings, ..SCENE },
     Scene { name: "50 endless PINGs", clients: (50, 50), harm: pings, ..SCENE },
@@ -117,6 +124,18 @@ fn garbage(target: &Target<'_>) -> Outcome<()> {
 
 fn storm(target: &Target<'_>) -> Outcome<()> {
     crowd::come_and_go(target, b"")
+}
+
+/// Twice as many as there are clients a second with the right password, and as many with a wrong
+/// one.
+fn logins(target: &Target<'_>) -> Outcome<()> {
+    let right = encode(&["AUTH", USER, users::PASSWORD]);
+    let twice = Target { clients: 2 * target.clients, ..*target };
+    thread::scope(|scope| {
+        let wrong = scope.spawn(|| crowd::come_and_go(target, &encode(&["AUTH", USER, "x"])));
+        crowd::come_and_go(&twice, &right)?;
+        wrong.join().map_err(|_| "the wrong ones failed")?
+    })
 }
 
 fn line(target: &Target<'_>) -> Outcome<()> {
@@ -188,8 +207,12 @@ struct Found {
 
 fn play(scale: Scale, scene: &Scene) -> Outcome<Found> {
     let redis = servers::redis(NO_FILE);
-    let broker = servers::broker(&redis, &[]);
-    let mut meter = broker.connect()?;
+    let file = users::File::new(&users::user(USER, "commands = ['+@read']"));
+    let args = if scene.users { file.args().to_vec() } else { Vec::new() };
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let password = if scene.users { PASSWORD } else { "" };
+    let broker = servers::broker_with(&redis, &args, &[("server.password", password)]);
+    let mut meter = connect(&broker, scene)?;
     // Each alone is larger than a page of messages.
     for _ in 0..8 {
         meter.ask(&[b"DQ.OFFER", b"big", b"1h", &vec![b'x'; 4 * MIB - 256]])?;
@@ -212,7 +235,8 @@ fn play(scale: Scale, scene: &Scene) -> Outcome<Found> {
     }
     let peak_mib = mib(broker.peak_bytes());
     thread::sleep(SETTLE);
-    let stored = broker.connect()?.ask(&[b"DQ.SIZE", normal::QUEUE.as_bytes()])?.number()? as usize;
+    let stored =
+        connect(&broker, scene)?.ask(&[b"DQ.SIZE", normal::QUEUE.as_bytes()])?.number()? as usize;
     if stored != acknowledged {
         faults.push(format!("{acknowledged} acknowledged and {stored} stored"));
     }
@@ -220,6 +244,15 @@ fn play(scale: Scale, scene: &Scene) -> Outcome<Found> {
         faults.push(format!("the broker took {peak_mib:.0} MiB"));
     }
     Ok(Found { with, without, peak_mib, faults })
+}
+
+/// A client that may do everything.
+fn connect(broker: &Broker, scene: &Scene) -> Outcome<Client> {
+    let mut client = broker.connect()?;
+    if scene.users {
+        client.ask(&[b"AUTH", PASSWORD.as_bytes()])?;
+    }
+    Ok(client)
 }
 
 /// By how much the normal clients were held up, where that is far beyond the bounds.
@@ -249,7 +282,7 @@ fn window(
         ready: &ready,
         stop: &stop,
     };
-    let (one, many) = (broker.connect()?, broker.connect()?);
+    let (one, many) = (connect(broker, scene)?, connect(broker, scene)?);
     let stopped = scene.redis_is_stopped.then(|| Stopped::new(redis.pid()));
     let measured = thread::scope(|scope| {
         let harm = hostile.then(|| scope.spawn(|| (scene.harm)(&target)));

@@ -75,29 +75,31 @@ fn filled(redis: &Redis, total: usize) -> Outcome<()> {
 
 /// Messages a second that 50 clients take and acknowledge, and Redis's time for each.
 pub fn throughput(scale: Scale) -> Outcome<Row> {
+    const ALWAYS: &[&str] = &["--appendfsync", "always"];
     let mut row = Row::default();
-    let total = scale.pick(400_000, 20_000);
-    for (name, args, target) in [
-        ("messages/s", NO_FILE, ">= 60,000"),
-        ("messages/s, appendfsync always", &["--appendfsync", "always"][..], ""),
+    for (count, of, args, [rate, cost]) in [
+        (16, "", NO_FILE, [">= 60,000", "<= 8"]),
+        (16, ", appendfsync always", ALWAYS, [""; 2]),
+        (1, ", COUNT 1", NO_FILE, [""; 2]),
     ] {
+        let total = scale.pick(if count == 1 { 100_000 } else { 400_000 }, 20_000);
         let (mut rates, mut costs) = (Vec::new(), Vec::new());
         for _ in 0..scale.pick(3, 1) {
-            let (rate, us, faults) = drained(args, total)?;
+            let (rate, us, faults) = drained(args, total, count)?;
             rates.push(rate);
             costs.push(us);
             row.faults.extend(faults);
         }
-        row.measures.push(Measure::broker(name, rates.into_iter()).target(target));
+        let measure = |name, all: Vec<f64>| Measure::broker(format!("{name}{of}"), all.into_iter());
+        row.measures.push(measure("messages/s", rates).target(rate));
         if args == NO_FILE {
-            let cost = Measure::broker("Redis us a message", costs.into_iter());
-            row.measures.push(cost.target("<= 8"));
+            row.measures.push(measure("Redis us a message", costs).target(cost));
         }
     }
     Ok(row)
 }
 
-fn drained(args: &[&str], total: usize) -> Outcome<(f64, f64, Vec<String>)> {
+fn drained(args: &[&str], total: usize, count: usize) -> Outcome<(f64, f64, Vec<String>)> {
     let redis = servers::redis(args);
     let broker = servers::broker(&redis, &[]);
     filled(&redis, total)?;
@@ -106,7 +108,7 @@ fn drained(args: &[&str], total: usize) -> Outcome<(f64, f64, Vec<String>)> {
     let started = Instant::now();
     let counts = thread::scope(|scope| -> Outcome<Vec<(usize, usize)>> {
         let workers: Vec<_> =
-            (0..THREADS).map(|_| scope.spawn(|| work(&broker, CLIENTS / THREADS))).collect();
+            (0..THREADS).map(|_| scope.spawn(|| work(&broker, CLIENTS / THREADS, count))).collect();
         workers.into_iter().map(|one| one.join().map_err(|_| "a worker failed")?).collect()
     })?;
     let seconds = started.elapsed().as_secs_f64();
@@ -123,13 +125,14 @@ fn drained(args: &[&str], total: usize) -> Outcome<(f64, f64, Vec<String>)> {
     Ok((total as f64 / seconds, us / total as f64, faults))
 }
 
-/// Clients that each take 16 and acknowledge them, until there are no more: how many they took, and
-/// how many acknowledgements counted.
-fn work(broker: &Broker, clients: usize) -> Outcome<(usize, usize)> {
+/// Clients that each take so many and acknowledge them, until there are no more: how many they
+/// took, and how many acknowledgements counted.
+fn work(broker: &Broker, clients: usize, count: usize) -> Outcome<(usize, usize)> {
     let mut clients: Vec<(Client, Option<usize>)> =
         (0..clients).map(|_| Ok((broker.connect()?, None))).collect::<Outcome<_>>()?;
     let (mut got, mut acked) = (0, 0);
-    let take: [&[u8]; 4] = [b"DQ.TAKE", QUEUE.as_bytes(), b"COUNT", b"16"];
+    let count = count.to_string();
+    let take: [&[u8]; 4] = [b"DQ.TAKE", QUEUE.as_bytes(), b"COUNT", count.as_bytes()];
     for (client, _) in &mut clients {
         client.push(&take);
         client.flush()?;

@@ -180,7 +180,7 @@ impl Bench {
                 args.push(groups);
             }
             // Of each queue the keys, and behind a `|` what is known of it.
-            "heads" | "found" | "stats" | "ready" | "cron_heads" => {
+            "heads" | "found" | "stats" | "ready" | "cron_heads" | "stream_heads" => {
                 let mut parts = words.split(|word| *word == "|");
                 let role = |word: &&str| self.names.key(word).into_bytes();
                 keys.extend(parts.next().unwrap_or_default().iter().map(role));
@@ -188,7 +188,10 @@ impl Bench {
                 args.extend(known.iter().map(|word| self.names.bytes(word)));
             }
             "settle" | "node" | "pause_all" => {
-                args.extend(words.iter().map(|word| self.names.bytes(word)))
+                args.extend(words.iter().map(|word| self.names.bytes(word)));
+                if script == "settle" {
+                    args.push(valid_until_ms.into());
+                }
             }
             _ => {
                 args.push(self.names.key("destination").into_bytes());
@@ -225,8 +228,8 @@ impl Bench {
     }
 
     /// Keys of one group of an offer; its values go behind those packed before: `q -1000:m1(a)
-    /// 5:m2(b) name=n mode=NX format=legacy order_list=off`. `each` sends delays as an array even
-    /// if all are equal.
+    /// 5:m2(b) name=n mode=NX format=legacy order_list=off carries=PRIO`. `each` sends delays as an
+    /// array even if all are equal.
     fn group(&self, words: &[&str], count: &mut usize, packed: &mut Vec<u8>) -> Vec<Vec<u8>> {
         let option = |key: &str| words.iter().find_map(|word| word.strip_prefix(key));
         let messages: Vec<(i64, Vec<u8>)> = words[1..]
@@ -237,19 +240,23 @@ impl Bench {
         let name = option("name=");
         let prefix = if words[0] == "p" { "p." } else { "" };
         let mut roles = vec!["destination", "timeout", "list", "record"];
-        roles.extend(name.iter().flat_map(|_| ["names", "ids"]));
-        let key = |role: &&str| self.names.key(&format!("{prefix}{role}")).into_bytes();
-
+        roles.extend(name.iter().flat_map(|_| ["names", "ids", "held"]));
+        let carries = option("carries=");
+        roles.extend((carries == Some("PRIO")).then_some("first"));
         let configured = [option("format="), option("order_list=")];
-        if name.is_some() || configured != [None, None] {
-            pack_array(packed, if name.is_some() { 5 } else { 3 });
+        if name.is_some() || carries.is_some() || configured != [None, None] {
+            let count = if carries.is_some() { 6 } else { 3 };
+            pack_array(packed, if name.is_some() { count.max(5) } else { count });
             pack_int(packed, messages.len() as i64);
             for word in configured {
                 pack_text(packed, word.unwrap_or("").as_bytes());
             }
-            if let Some(name) = name {
-                pack_text(packed, &self.names.bytes(name));
+            if name.is_some() || carries.is_some() {
+                pack_text(packed, &name.map(|name| self.names.bytes(name)).unwrap_or_default());
                 pack_text(packed, option("mode=").unwrap_or("").as_bytes());
+            }
+            if let Some(carries) = carries {
+                pack_text(packed, carries.as_bytes());
             }
         } else {
             pack_int(packed, messages.len() as i64);
@@ -263,6 +270,7 @@ impl Bench {
         }
         let members = messages.iter().map(|(_, member)| member);
         members.for_each(|member| pack_text(packed, member));
+        let key = |role: &&str| self.names.key(&format!("{prefix}{role}")).into_bytes();
         *count += 2 + messages.len();
         roles.iter().map(key).collect()
     }
@@ -338,7 +346,9 @@ pub fn check(rows: &[Row]) {
                 continue;
             }
             let is_take = call.starts_with("take ") && !reply.starts_with("BADQUEUE");
-            let taken: Vec<&str> = reply.split(' ').skip(5).collect();
+            let mut taken: Vec<&str> = reply.split(' ').skip(5).collect();
+            // Behind the messages: how many have expired, and how many dead ones were dropped.
+            taken.truncate(taken.len() / 4 * 4);
             if is_take && (!reply.starts_with("OK ") || taken.is_empty()) {
                 assert_eq!(bench.run("settle 1"), "NOT", "nothing taken, not stored: {what}");
                 continue;
@@ -348,7 +358,7 @@ pub fn check(rows: &[Row]) {
             let stored = if call.starts_with("poll") && reply.starts_with("OK") {
                 "APPLIED".to_owned()
             } else if is_take && reply.starts_with("OK") {
-                let receipts = taken.chunks(4).flat_map(|message| &message[..2]);
+                let receipts = taken.chunks_exact(4).flat_map(|message| &message[..2]);
                 receipts.fold("APPLIED".to_owned(), |all, word| format!("{all} {word}"))
             } else {
                 reply

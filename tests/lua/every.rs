@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 const MIB: u64 = 1 << 20;
 
 /// A call of each script that finds nothing to complain of.
-pub const CALLS: [&str; 45] = [
+pub const CALLS: [&str; 56] = [
     "offer q 5:m1(a) / q 5:m2(b) name=n",
     "transfer 9 1000",
     "heads timeout",
@@ -37,7 +37,7 @@ pub const CALLS: [&str; 45] = [
     "quarantine_drop 10 1000 '' '' 0 ''",
     "size",
     "info",
-    "stats all timeout destination record quarantine leased retry dead",
+    "stats all timeout destination record quarantine leased retry dead first",
     "settle 9",
     "node token 1000",
     "setup '' setup",
@@ -51,12 +51,23 @@ pub const CALLS: [&str; 45] = [
     "extend 60000 #1 1",
     "taken leased 10 1000 1000 '' '' 0 ''",
     "dead 0 0 #3",
-    "ready destination leased retry record",
+    "retry 0 #2",
+    "retry_get #2 1000",
+    "release 9 1000 16",
+    "ready destination leased retry record first",
+    "push #1 a",
     "cron n spec 5 6 '' 1 1 #1 5",
     "cron_set n spec payload 5 5 1",
     "cron_stop n PAUSE",
     "cron_read DUE 10",
     "cron_heads crons record",
+    "stream_look",
+    "stream_keep g '' 30000 16 500 1000 ''",
+    "stream_again g 100 1000",
+    "stream_nack g FAIL '' '' 16 5000 3600000 20 1-1 0",
+    "stream_trim '' 0 1000",
+    "stream_idle g 1000 10",
+    "stream_heads record retry",
 ];
 
 /// The directory and the table agree; each script has a call above.
@@ -102,7 +113,10 @@ fn runs_on_nothing() {
     for call in CALLS {
         let mut bench = Bench::new("");
         let reply = bench.run(call);
-        assert!(reply == "NOT" || reply.starts_with("OK"), "{call}: {reply}");
+        assert!(
+            ["NOT", "NOSTREAM"].contains(&&reply[..]) || reply.starts_with("OK"),
+            "{call}: {reply}"
+        );
         assert!(bench.now_us > 1_700_000_000_000_000, "{call}");
     }
 }
@@ -111,7 +125,7 @@ fn runs_on_nothing() {
 /// does not touch what the key holds, it says nothing.
 #[test]
 fn wrong_types() {
-    let unread: [(&str, &str); 17] = [
+    let unread: [(&str, &str); 38] = [
         ("transfer", "names"),
         ("transfer", "ids"),
         ("info", "names"),
@@ -129,6 +143,30 @@ fn wrong_types() {
         ("prune", "crons"),
         ("info", "crons"),
         ("take", "all"),
+        ("setup", "destination"),
+        // Only where it is a stream.
+        ("retry", "held"),
+        ("release", "held"),
+        // Only where the destination is `take`.
+        ("transfer", "first"),
+        ("push", "all"),
+        ("take", "first"),
+        ("info", "first"),
+        ("prune", "first"),
+        ("prune", "destination"),
+        // A key of another type holds no names.
+        ("transfer", "held"),
+        ("prune", "held"),
+        ("take", "held"),
+        ("ack", "held"),
+        ("nack", "held"),
+        ("cron", "held"),
+        ("stream_look", "destination"),
+        ("stream_keep", "destination"),
+        ("stream_again", "destination"),
+        ("stream_nack", "destination"),
+        ("stream_trim", "destination"),
+        ("stream_idle", "destination"),
     ];
     let mut checked = 0;
     for ((script, roles), call) in SCRIPTS.iter().zip(CALLS) {
@@ -404,7 +442,7 @@ fn headers() {
         let each = keys.len() - usize::from(guarded);
         let mut of_each: Vec<String> = script.each.iter().map(role).collect();
         if name == "offer" {
-            of_each.extend(["names", "ids"].map(str::to_owned));
+            of_each.extend(["names", "ids", "held", "first"].map(str::to_owned));
         }
         keys.splice(each..each, of_each);
         assert_eq!(keys_named(&header), keys, "{name}: what Rust passes");
@@ -415,12 +453,13 @@ fn headers() {
 }
 
 /// Scripts of one key, and those of many queues that only read.
-const UNGUARDED: [&str; 6] = ["heads", "found", "stats", "node", "ready", "cron_heads"];
+const UNGUARDED: [&str; 7] =
+    ["heads", "found", "stats", "node", "ready", "cron_heads", "stream_heads"];
 
 /// The names of the keys that a header lists: `-- KEYS[3]  list  destination  ...`, or without the
 /// index where they are of each queue.
 fn keys_named(header: &[&str]) -> Vec<String> {
-    let types = ["string", "list", "zset", "hash", "set", "none"];
+    let types = ["string", "list", "zset", "hash", "set", "stream", "none"];
     let listed = header
         .iter()
         .take_while(|line| !line.starts_with("-- ARGV") && !line.starts_with("-- RETURN"));

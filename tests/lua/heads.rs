@@ -106,7 +106,7 @@ fn any_score() {
                     [None, Some(ceil), Some(5), Some((ceil + 1).min(END)), Some(ceil / 2 + 7)]
                 {
                     let known = known.map_or("''".to_owned(), |known| known.to_string());
-                    let keys = "timeout destination record quarantine leased retry dead";
+                    let keys = "timeout destination record quarantine leased retry dead first";
                     let reply = bench.run(&format!("stats all {keys} | {known}"));
                     let next_due = reply.split(' ').nth(3).unwrap();
                     let row = format!("{user}, {what}, {score}, known {known}: {reply}");
@@ -200,10 +200,10 @@ impl Queue {
         let (queue, known, not) = (self.key("destination"), due.into_bytes(), Vec::new());
         let forever = crate::bench::FOREVER_MS.into();
         let numbers: [Vec<u8>; 3] = [forever, b"9".into(), b"1000000".into()];
-        let stats = "all timeout destination record quarantine leased retry dead";
-        let info =
-            "destination timeout list record names quarantine all ids leased retry dead crons";
-        let transfer = "destination timeout list record names ids quarantine all";
+        let stats = "all timeout destination record quarantine leased retry dead first";
+        let info = "destination timeout list record names quarantine all ids leased retry dead \
+                    crons first";
+        let transfer = "destination timeout list record names ids quarantine all first held";
         let mut cost = |script: &'static str, roles: &str, args: &[&Vec<u8>]| {
             let args: Vec<Vec<u8>> = args.iter().map(|arg| (*arg).clone()).collect();
             (script, least_us(client, script, &self.keys(roles), &args))

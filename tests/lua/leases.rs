@@ -1,4 +1,5 @@
-//! take.lua, ack.lua, nack.lua, extend.lua, taken.lua, dead.lua, ready.lua: messages that consumers
+//! take.lua, ack.lua, nack.lua, extend.lua, taken.lua, dead.lua, retry.lua, retry_get.lua,
+//! release.lua, ready.lua: messages that consumers
 //! take for a time.
 
 use crate::bench::{Bench, FOREVER_MS, Row, check};
@@ -484,6 +485,14 @@ fn ack() {
             "OK :1",
             "record name=$q paused_until=-1",
         ),
+        (
+            "several clients: of a receipt that two have, one is the first",
+            "leased #1=9000000000000 #2=9000000000000; retry #3=5; taken #1=a #2=b #3=c
+             tries #3=2/0/",
+            "ack #1 1 '' '' #9 1 '' '' #3 2 #1 1 #2 1 '' '' #2 1",
+            "OK :1 :0 :2 :0",
+            "",
+        ),
     ];
     check(rows);
 }
@@ -549,6 +558,28 @@ fn nack() {
             "nack SILENT '' '' 16 5000 9000 0 #1 1 0",
             "OK :1 :0 ceil+0",
             "retry #1=ceil+0; taken #1=a; tries #1=1/1/",
+        ),
+        (
+            "its connection closed: at once, counted, and with the reason that it had",
+            "leased #1=5 #2=6; taken #1=a #2=b; tries #2=2/1/old",
+            "nack TIED '' closed 16 5000 9000 0 #1 1 0 #2 2 0",
+            "OK :2 :0 ceil+0",
+            "retry #1=ceil+0 #2=ceil+0; taken #1=a #2=b; tries #1=1/0/closed #2=2/1/old",
+        ),
+        (
+            "what waits already keeps its time, the dead their place, and others what they have",
+            "retry #1=9000000000000; dead #2=5; leased #3=5; taken #1=a #2=b #3=c; tries #3=2/0/",
+            "nack TIED '' closed 16 5000 9000 0 #1 1 0 #2 1 0 #3 1 0",
+            "OK :0 :0 ''",
+            "retry #1=9000000000000; dead #2=5; leased #3=5; taken #1=a #2=b #3=c; tries #3=2/0/",
+        ),
+        (
+            "at the limit, and not at once from the third delivery on",
+            "leased #1=5 #2=5; taken #1=a #2=b; tries #1=3/0/ #2=16/0/",
+            "nack TIED '' closed 16 5000 9000 0 #1 3 0 #2 16 0",
+            "OK :2 :1 ceil+100",
+            "retry #1=ceil+100; dead #2=ceil+0; taken #1=a #2=b
+             tries #1=3/0/closed #2=16/0/closed",
         ),
         (
             "fatal: dead, whatever the delay",
@@ -649,6 +680,15 @@ fn nack() {
             "nack FATAL '' '' 16 5000 9000 0 #1 1 0",
             "OK :1 :1 ''",
             "dead #1=ceil+0; taken #1=a; tries #1=1/0/; record name=$q paused_until=-1",
+        ),
+        (
+            "several clients, as one after the other",
+            "leased #1=9000000000000 #2=9000000000000 #3=5; taken #1=a #2=b #3=c; tries #3=16/0/",
+            "nack FAIL 7000 '' 16 5000 9000 0
+             #1 1 0 #3 16 0 #1 1 0 '' '' '' #9 1 0 '' '' '' #1 1 0 #2 1 0",
+            "OK :2 :1 :0 :0 :2 :0 ceil+7000",
+            "retry #1=ceil+7000 #2=ceil+7000; dead #3=ceil+0; taken #1=a #2=b #3=c
+             tries #1=1/0/ #2=1/0/ #3=16/0/",
         ),
     ];
     check(rows);
@@ -776,6 +816,13 @@ fn extend() {
             "OK :1 :ceil+60000",
             "leased #1=ceil+60000; taken #1=a; record name=$q paused_until=-1",
         ),
+        (
+            "several clients, as one after the other",
+            "leased #1=9000000000000; dead #2=5; taken #1=a #2=b",
+            "extend 60000 #1 1 #1 1 '' '' #2 1 '' '' #2 1 #1 1",
+            "OK :1 :0 :1 :ceil+60000",
+            "leased #1=ceil+60000; dead #2=5; taken #1=a #2=b",
+        ),
     ];
     check(rows);
 }
@@ -851,6 +898,240 @@ fn poison() {
     }
     bench.returns("ack #1 9", "OK :1");
     bench.then("", "done late");
+}
+
+/// The settings that drop dead messages, in each script that makes some, and in DQ.DEAD.
+#[test]
+fn dead_messages_that_are_not_kept() {
+    check_takes(&[
+        (
+            "the oldest, beyond so many",
+            "record name=$q settings=\\x20dead_max:2/setup; dead #5=5 #6=6 #7=7; leased #8=9
+             taken #5=a #6=b #7=c #8=d; tries #5=1/0/x #8=16/0/",
+            "take 9 TAKE #1",
+            "OK '' :floor+60001 :1 :1 :0 :2",
+            "record name=$q settings=\\x20dead_max:2/setup; dead #7=7 #8=floor+0; taken #7=c #8=d
+             tries #8=16/0/lease/expired",
+        ),
+        (
+            "those that died too long ago, behind what is taken",
+            "record name=$q settings=\\x20dead_keep_ms:60000/file; dead #5=5 #6=9000000000000
+             destination a; taken #5=a #6=b",
+            "take 9 TAKE #1",
+            "OK floor+60001 :floor+60001 :0 :0 #1 :1 :1 a :0 :1",
+            "record name=$q settings=\\x20dead_keep_ms:60000/file; dead #6=9000000000000
+             leased #1=floor+60001; taken #1=a #6=b",
+        ),
+        (
+            "as many as are kept, and not too old",
+            "record name=$q settings=\\x20dead_keep_ms:60000/file\\x20dead_max:1/file
+             dead #6=9000000000000; taken #6=b",
+            "take 9 TAKE #1",
+            "OK '' :floor+60001 :0 :0",
+            "record name=$q settings=\\x20dead_keep_ms:60000/file\\x20dead_max:1/file
+             dead #6=9000000000000; taken #6=b",
+        ),
+    ]);
+    let given = "record name=$q settings=\\x20dead_max:1/setup; dead #5=5; leased #1=9000000000000
+                 taken #5=a #1=b; tries #5=16/0/x";
+    let kept = "record name=$q settings=\\x20dead_max:1/setup";
+    check(&[
+        (
+            "given back, and dead",
+            given,
+            "nack FATAL '' '' 16 5000 9000 0 #1 1 0",
+            "OK :1 :1 '' :1",
+            &format!("{kept}; dead #1=ceil+0; taken #1=b; tries #1=1/0/"),
+        ),
+        (
+            "one that is brought back is not too many",
+            given,
+            "dead 0 0 #5",
+            "OK :1 ceil+0",
+            &format!(
+                "{kept}; retry #5=ceil+0; leased #1=9000000000000; taken #5=a #1=b
+                 tries #5=16/16/x"
+            ),
+        ),
+        (
+            "a look alone",
+            "record name=$q settings=\\x20dead_max:1/setup; dead #5=5 #6=6; taken #5=a #6=b",
+            "dead '' 0",
+            "OK :0 '' :1",
+            &format!("{kept}; dead #6=6; taken #6=b"),
+        ),
+    ]);
+}
+
+/// At most a thousand in one call.
+#[test]
+fn very_many_dead_ones() {
+    let mut bench = Bench::new("record name=$q settings=\\x20dead_max:5/setup");
+    let fill = "for i = 1, 2500 do redis.call('ZADD', KEYS[1], i, i)
+                redis.call('HSET', KEYS[2], i, 'x') end";
+    let keys = ["dead", "taken"].map(|role| bench.names.key(role));
+    bench.client.call(&["EVAL", fill, "2", &keys[0], &keys[1]]).unwrap();
+    for (dropped, left) in [(1000, 1500), (1000, 500), (495, 5)] {
+        bench.returns("dead '' 0", &format!("OK :0 '' :{dropped}"));
+        for (command, key) in [("ZCARD", &keys[0]), ("HLEN", &keys[1])] {
+            assert_eq!(bench.client.call(&[command, key]).unwrap(), Value::Int(left));
+        }
+    }
+    bench.returns("dead '' 0", "OK :0 ''");
+}
+
+#[test]
+fn retry() {
+    let given = "retry #1=5 #2=9000000000000; taken #1=a #2=b; tries #2=3/1/x";
+    let rows: &[Row] = &[
+        ("nothing there", "", "retry 0 #1", "OK :0", ""),
+        ("nothing named", given, "retry 7000", "OK", given),
+        (
+            "now; one that can be had already keeps its place in the line",
+            given,
+            "retry 0 #1 #2 #9",
+            "OK :1 :1 :0",
+            "retry #1=5 #2=floor+0; taken #1=a #2=b; tries #2=3/1/x",
+        ),
+        (
+            "after a time, the same twice",
+            given,
+            "retry 7000 #1 #1",
+            "OK :1 :1",
+            "retry #1=ceil+7000 #2=9000000000000; taken #1=a #2=b; tries #2=3/1/x",
+        ),
+        (
+            "at a time",
+            given,
+            "retry -9100000000000 #1 #2",
+            "OK :1 :1",
+            "retry #1=9100000000000 #2=9100000000000; taken #1=a #2=b; tries #2=3/1/x",
+        ),
+        (
+            "at a time that is past",
+            given,
+            "retry -5 #2",
+            "OK :1",
+            "retry #1=5 #2=ceil+0; taken #1=a #2=b; tries #2=3/1/x",
+        ),
+        (
+            "forgotten, the same twice",
+            given,
+            "retry '' #2 #2 abc ''",
+            "OK :1 :0 :0 :0",
+            "retry #1=5; taken #1=a",
+        ),
+        ("all of them", given, "retry '' #2 #1", "OK :1 :1", ""),
+        (
+            "the record goes with the last one",
+            "retry #1=5; taken #1=a; record name=$q",
+            "retry '' #1",
+            "OK :1",
+            "",
+        ),
+        (
+            "but not while another one is leased",
+            "retry #1=5; leased #2=5; taken #1=a #2=b; record name=$q",
+            "retry '' #1",
+            "OK :1",
+            "leased #2=5; taken #2=b; record name=$q",
+        ),
+        (
+            "only what waits",
+            "leased #1=5; dead #2=5; taken #1=a #2=b",
+            "retry '' #1 #2",
+            "OK :0 :0",
+            "leased #1=5; dead #2=5; taken #1=a #2=b",
+        ),
+        (
+            "an id of another length, and one without a payload",
+            "retry abc=1 #1=2; taken abc=x",
+            "retry '' abc #1",
+            "OK :1 :1",
+            "",
+        ),
+    ];
+    check(rows);
+}
+
+#[test]
+fn retry_get() {
+    let given = "retry #1=5 #2=9000000000000 #3=7; leased #4=5; dead #5=5
+                 taken #1=a\\x00\\r\\n #2=abc #4=d #5=e; tries #2=3/1/x\\x00y";
+    let rows: &[Row] = &[
+        ("nothing there", "", "retry_get #1 9", "OK ''", ""),
+        ("one", given, "retry_get #1 4", "OK 5 :1 :0 '' a\\x00\\r\\n", given),
+        ("with its reason", given, "retry_get #2 3", "OK 9000000000000 :3 :1 x\\x00y abc", given),
+        ("too large", given, "retry_get #2 2", "TOOBIG :3 0-0000000000000002 :2", given),
+        ("its payload was deleted", given, "retry_get #3 9", "OK ''", given),
+        ("leased", given, "retry_get #4 9", "OK ''", given),
+        ("dead", given, "retry_get #5 9", "OK ''", given),
+        ("no id", given, "retry_get '' 9", "OK ''", given),
+    ];
+    check(rows);
+}
+
+#[test]
+fn release() {
+    let given = "retry #1=5 #2=9000000000000 #3=7; taken #1=aa #2=bb #3=cc #4=d #5=e
+                 tries #2=3/1/x; destination z; leased #4=9000000000000; dead #5=5; record name=$q";
+    let rows: &[Row] = &[
+        ("nothing there", "", "release 9 1000 16", "OK :0 :0 :0 :0", ""),
+        (
+            "all, those first that can be had first",
+            "retry #1=5 #2=9000000000000 #3=7; taken #1=a\\x00 #2=b #3=''; tries #2=3/1/x
+             destination z; record name=$q",
+            "release 9 1000 16",
+            "OK :3 :0 :0 :0",
+            "destination z a\\x00 '' b",
+        ),
+        (
+            "so many; what is leased or dead stays",
+            given,
+            "release 2 1000 16",
+            "OK :2 :1 :0 :0",
+            "retry #2=9000000000000; taken #2=bb #4=d #5=e; tries #2=3/1/x
+             destination z aa cc; leased #4=9000000000000; dead #5=5; record name=$q",
+        ),
+        (
+            "so many bytes",
+            given,
+            "release 9 4 16",
+            "OK :2 :1 :0 :0",
+            "retry #2=9000000000000; taken #2=bb #4=d #5=e; tries #2=3/1/x
+             destination z aa cc; leased #4=9000000000000; dead #5=5; record name=$q",
+        ),
+        (
+            "one however large",
+            "retry #1=5 #2=6; taken #1=aaaa #2=b",
+            "release 9 3 16",
+            "OK :1 :1 :0 :0",
+            "retry #2=6; taken #2=b; destination aaaa",
+        ),
+        (
+            "one whose payload was deleted is dropped, and one of another length goes back",
+            "retry #1=5 abc=6; taken abc=x; tries #1=2/0/",
+            "release 9 1000 16",
+            "OK :1 :0 :0 :0",
+            "destination x",
+        ),
+        (
+            "leases that ran out go back, unless they were the last",
+            "leased #1=5 #2=6 #3=9000000000000; taken #1=a #2=b #3=c; tries #2=2/0/",
+            "release 9 1000 2",
+            "OK :1 :0 :2 :1",
+            "leased #3=9000000000000; dead #2=floor+0; taken #2=b #3=c; destination a
+             tries #2=2/0/lease/expired",
+        ),
+        (
+            "a setting, and what is pending, keep the record",
+            "retry #1=5; taken #1=a; record name=$q format=modern settings=x; timeout m1(a)=5",
+            "release 9 1000 16",
+            "OK :1 :0 :0 :0",
+            "destination a; record name=$q format=modern settings=x; timeout m1(a)=5",
+        ),
+    ];
+    check(rows);
 }
 
 #[test]
@@ -1026,10 +1307,12 @@ fn pages(bench: &mut Bench, count: u64, mut between: impl FnMut(&mut Bench, u64)
 
 #[test]
 fn ready() {
-    let two = "ready destination leased retry record p.destination p.leased p.retry p.record";
+    let two = "ready destination leased retry record first \
+               p.destination p.leased p.retry p.record p.first";
     let rows: &[(&str, &str, &str)] = &[
         ("nothing there", "", "OK :0 :0"),
         ("payloads", "p.destination a", "OK :0 :1"),
+        ("with a priority", "first f1,p9(a)=5", "OK :1 :0"),
         ("leases", "leased #1=9000000000000; p.leased #1=5 #2=9000000000000", "OK :0 :1"),
         ("retries", "retry #1=5; p.retry #1=9000000000000", "OK :1 :0"),
         ("moments of others", "retry #1=-inf; p.leased #1=inf", "OK :1 :0"),

@@ -268,7 +268,7 @@ fn stats() {
         (
             "nothing there",
             "",
-            "stats all timeout destination record quarantine leased retry dead",
+            "stats all timeout destination record quarantine leased retry dead first",
             "OK :0 :0 '' :0 :0 :0 :0 :0 :0 :0 ''",
         ),
         (
@@ -277,31 +277,31 @@ fn stats() {
              p.timeout !string; p.destination !string; p.record !string; record paused_until=-1
              quarantine bad=1; p.quarantine !string; all !string
              leased #1=2000 #2=3000; retry #3=1000; dead #4=5 #5=6; p.leased !string",
-            "stats all timeout destination record quarantine leased retry dead
-             p.timeout p.destination p.record p.quarantine p.leased p.retry p.dead
-             timeout p.destination names ids p.leased leased dead",
+            "stats all timeout destination record quarantine leased retry dead first
+             p.timeout p.destination p.record p.quarantine p.leased p.retry p.dead p.first
+             timeout p.destination names ids p.leased leased dead first",
             "OK :2 :3 -5.5 :1 :1 :2 :2 :2 :1 :2 1000 :-1 :-1 '' :0 :-1 :-1 :-1 :-1 :0 :0 '' \
              :2 :-1 -5.5 :0 :0 :2 :2 :-1 :2 :2 2000",
         ),
         (
             "a pause for a time, one that is over",
             "record paused_until=9000000000000; p.record paused_until=1000",
-            "stats all timeout destination record quarantine leased retry dead
-             p.timeout p.destination p.record p.quarantine p.leased p.retry p.dead",
+            "stats all timeout destination record quarantine leased retry dead first
+             p.timeout p.destination p.record p.quarantine p.leased p.retry p.dead p.first",
             "OK :0 :0 '' :1 :0 :0 :0 :0 :0 :0 '' :0 :0 '' :0 :0 :0 :0 :0 :0 :0 ''",
         ),
         (
             "all are paused",
             "p.record paused_until=1000; all paused_until=-1",
-            "stats all timeout destination record quarantine leased retry dead
-             p.timeout p.destination p.record p.quarantine p.leased p.retry p.dead",
+            "stats all timeout destination record quarantine leased retry dead first
+             p.timeout p.destination p.record p.quarantine p.leased p.retry p.dead p.first",
             "OK :0 :0 '' :1 :0 :0 :0 :0 :0 :0 '' :0 :0 '' :1 :0 :0 :0 :0 :0 :0 ''",
         ),
         (
             "what is no time is no pause",
             "record paused_until=soon; p.record paused_until=1e300; all paused_until=nan",
-            "stats all timeout destination record quarantine leased retry dead
-             p.timeout p.destination p.record p.quarantine p.leased p.retry p.dead",
+            "stats all timeout destination record quarantine leased retry dead first
+             p.timeout p.destination p.record p.quarantine p.leased p.retry p.dead p.first",
             "OK :0 :0 '' :0 :0 :0 :0 :0 :0 :0 '' :0 :0 '' :0 :0 :0 :0 :0 :0 :0 ''",
         ),
     ]);
@@ -346,6 +346,31 @@ fn info() {
             "record paused_until=-1; all paused_until=9000000000001",
             "info",
             "OK :0 :0 '' :0 :0 -1 modern :-1 :0 redisson :1 '' :0 :0 :0 '' :0 '' ''",
+        ),
+        (
+            "a rate that holds some back",
+            "timeout m1(a)=5 m2(b)=6 m3(c)=7 m4(d)=8 m5(e)=9000000000000; record name=$q \
+             settings=\\x20rate:3600/setup\\x20burst:5/setup \
+             tokens=1.500000\\x209000000000000.000",
+            "info",
+            "OK :5 :0 5 :0 :0 '' modern :-1 :0 redisson :0 '' :0 :0 :0 '' :0 '' \
+             \\x20rate:3600/setup\\x20burst:5/setup :3",
+        ),
+        (
+            "as many as it lets go",
+            "timeout m1(a)=5; record settings=\\x20rate:3600/setup\\x20burst:5/setup \
+             tokens=1.500000\\x209000000000000.000",
+            "info",
+            "OK :1 :0 5 :0 :0 '' modern :-1 :0 redisson :0 '' :0 :0 :0 '' :0 '' \
+             \\x20rate:3600/setup\\x20burst:5/setup",
+        ),
+        (
+            "a pause holds all",
+            "timeout m1(a)=5; record paused_until=-1 settings=\\x20rate:3600/setup \
+             tokens=0.500000\\x209000000000000.000",
+            "info",
+            "OK :1 :0 5 :0 :0 -1 modern :-1 :0 redisson :0 '' :0 :0 :0 '' :0 '' \
+             \\x20rate:3600/setup",
         ),
         (
             "a pause of all that is over",

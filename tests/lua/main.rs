@@ -26,5 +26,8 @@ mod quarantine;
 mod redisson;
 mod settle;
 mod setup;
+mod streams;
 mod take_out;
+mod take_queue;
 mod transfer;
+mod wake;

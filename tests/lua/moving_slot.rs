@@ -13,7 +13,8 @@ use delay_broker::store::script::ALL;
 const GIVEN: &str = "timeout m1(a)=5 bad=6; list m1(a) bad; record name=$q paused_until=1000
                      names n=5-0000000000000001; ids 0000000000000001=n; quarantine x=1
                      destination a; all paused_until=1000; registry $q; call 0
-                     leased #1=5; retry #2=5; dead #3=5; taken #1=a #2=b #3=c; tries #2=2/0/";
+                     leased #1=5; retry #2=5; dead #3=5; taken #1=a #2=b #3=c; tries #2=2/0/
+                     first f1,p9(a)=5; held n:n=#1 i:#1=n";
 
 fn cluster(client: &mut Client, words: &str) -> Value {
     let args: Vec<&str> = ["CLUSTER"].into_iter().chain(words.split(' ')).collect();

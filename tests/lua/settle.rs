@@ -43,7 +43,8 @@ fn large_replies_survive() {
         let count = values.to_string();
         let args: [&[u8]; 5] = [b"EVAL", stores.as_bytes(), b"1", &call, count.as_bytes()];
         bench.client.call(&args).unwrap();
-        let answer = bench.eval("settle", std::slice::from_ref(&call), &[b"5".to_vec()]);
+        let answer =
+            bench.eval("settle", std::slice::from_ref(&call), &[b"5".to_vec(), b"0".to_vec()]);
         let answer = answer.elements();
         assert_eq!(answer.len(), values + 2);
         assert_eq!(answer[1].text(), "APPLIED");
@@ -114,6 +115,22 @@ fn late() {
     let before_ms = (bench.now_us / 1000 - 1).to_string();
     assert_eq!(bench.run_until("resume", &before_ms), "LATE");
     assert_eq!(bench.run("resume"), "OK :1", "being late stores nothing");
+}
+
+/// Redis's clock stepped ahead, so what the call stored may have expired: nobody can tell then.
+#[test]
+fn a_settlement_behind_a_step() {
+    let mut bench = Bench::new("");
+    let before = |bench: &Bench, by_ms: i64| (bench.now_us / 1000 - by_ms).to_string();
+    bench.run("settle 0");
+    bench.redis("DEL @call");
+    let stepped = before(&bench, 310_000);
+    assert_eq!(bench.run_until("settle 5", &stepped), "SETTLED");
+    let slow = before(&bench, 240_000);
+    assert_eq!(bench.run_until("settle 5", &slow), "NOT");
+    bench.number = 6;
+    assert_eq!(bench.run("pause 0"), "OK");
+    assert_eq!(bench.run_until("settle 6", &stepped), "APPLIED OK", "it is there");
 }
 
 #[test]

@@ -73,6 +73,28 @@ fn setup() {
             "record name=$q format=modern settings=\\x20limit:7/setup",
         ),
         (
+            "takers alone, at any time",
+            "destination a\ntimeout m1(a)=5",
+            "setup '' setup destination 1",
+            "OK '' _destination:1/setup",
+            "destination a\ntimeout m1(a)=5\n\
+             record name=$q settings=\\x20destination:1/setup format=modern",
+        ),
+        (
+            "and back only while it is empty",
+            "record name=$q settings=\\x20destination:1/setup\ndestination a",
+            "setup RESET setup",
+            "INUSE $q",
+            "record name=$q settings=\\x20destination:1/setup\ndestination a",
+        ),
+        (
+            "as to a stream",
+            "taken a1=a",
+            "setup '' setup destination 2 limit 5",
+            "INUSE @taken",
+            "taken a1=a",
+        ),
+        (
             "another name",
             "record name={$q}",
             "setup '' setup limit 7",

@@ -3,6 +3,9 @@
 //! ```text
 //! m1(a)     modern member, id 1 in 8 bytes, payload `a`      m[0102](a)   another id, in hex
 //! l1(a)     legacy member, id 1                              #1           the 8 bytes of id 1
+//! e1(a)     `a` in an envelope with id 1; more in it: e1,p9,t5,x5,l5,nname,hname:value(a)
+//! f1,p9(a)  the same, as it stands among messages with a priority: behind the bytes of its id
+//! i:#1      a field of `held`
 //! #1#2      the bytes of both ids, one after the other       2/0/bad      in `tries`: `2 0 bad`
 //! ''        nothing     $q  name of the queue     @list  key of that role     \x00  a byte
 //!
@@ -14,6 +17,7 @@
 
 use crate::support::keyspace::{Bytes, Keyspace, Stored};
 use crate::support::resp::Value;
+use delay_broker::domain::envelope::Envelope;
 
 /// The names of one test: its queue and a second one.
 pub struct Names {
@@ -22,7 +26,7 @@ pub struct Names {
     pub braced: bool,
 }
 
-const ROLES: [(&str, &str, &str); 18] = [
+const ROLES: [(&str, &str, &str); 21] = [
     ("timeout", "redisson_delay_queue_timeout:", "zset"),
     ("list", "redisson_delay_queue:", "list"),
     ("record", "delay_broker_queue:", "hash"),
@@ -38,6 +42,9 @@ const ROLES: [(&str, &str, &str); 18] = [
     ("tries", "delay_broker_tries:", "hash"),
     ("crons", "delay_broker_crons:", "zset"),
     ("cron", "delay_broker_cron:", "hash"),
+    ("first", "delay_broker_first:", "zset"),
+    ("held", "delay_broker_held:", "hash"),
+    ("again", "delay_broker_again:", "stream"),
     ("registry", "delay_broker_queues:", "set"),
     ("all", "delay_broker_all:", "hash"),
     ("guard", "redisson_delay_queue_channel:", "string"),
@@ -51,6 +58,8 @@ impl Names {
             None => (role, self.queue.clone()),
         };
         match ROLES.iter().find(|(name, ..)| *name == role) {
+            // Of the group `g`.
+            Some((_, prefix, "stream")) => format!("{prefix}{{{queue}}}:g"),
             Some((_, prefix, _)) => format!("{prefix}{{{queue}}}"),
             None if role == "destination" && self.braced => format!("{{{queue}}}"),
             None if role == "destination" => queue,
@@ -61,8 +70,16 @@ impl Names {
     /// The bytes that a word stands for.
     pub fn bytes(&self, word: &str) -> Vec<u8> {
         if let Some((start, payload)) = word.strip_suffix(')').and_then(|w| w.split_once('(')) {
-            let payload = unescape(payload);
+            let payload = match payload.starts_with('e') && payload.ends_with(')') {
+                true => self.bytes(payload),
+                false => unescape(payload),
+            };
             let (kind, id) = start.split_at(1);
+            if kind == "e" || kind == "f" {
+                let (id, stored) = enveloped(id, &payload);
+                let order = id.filter(|_| kind == "f").unwrap_or_default();
+                return [&order[..if kind == "f" { 8 } else { 0 }], &stored].concat();
+            }
             let id = match id.strip_prefix('[').and_then(|id| id.strip_suffix(']')) {
                 Some(digits) => unhex(digits),
                 None => id.parse::<u64>().unwrap().to_be_bytes().to_vec(),
@@ -78,6 +95,9 @@ impl Names {
         }
         if let Some(start) = word.strip_suffix("_{$q}") {
             return format!("{start} {{{}}}", self.queue).into_bytes();
+        }
+        if let Some(id) = word.strip_prefix("i:#") {
+            return [b"i:", &id.parse::<u64>().unwrap().to_be_bytes()[..]].concat();
         }
         match word.split_at_checked(1) {
             Some(("#", ids)) => {
@@ -163,6 +183,32 @@ impl Names {
         }
         bytes.escape_ascii().to_string().replace(' ', "_")
     }
+}
+
+/// Its id, and a payload in an envelope of what stands between the commas.
+fn enveloped(words: &str, payload: &[u8]) -> (Option<[u8; 8]>, Vec<u8>) {
+    let bytes = |text: &str| bytes::Bytes::from(unescape(text));
+    let mut envelope = Envelope::default();
+    for word in words.split(',').filter(|word| !word.is_empty()) {
+        let (kind, rest) = word.split_at(1);
+        let number = || Some(rest.parse().unwrap());
+        match kind {
+            "p" => envelope.priority = number(),
+            "t" => envelope.ttl_ms = number(),
+            "x" => envelope.expires_ms = number(),
+            "l" => envelope.limit = number(),
+            "n" => envelope.name = Some(bytes(rest)),
+            "h" => {
+                let (name, value) = rest.split_once(':').unwrap();
+                envelope.headers.push((bytes(name), bytes(value)));
+            }
+            _ => envelope.id = Some(word.parse::<u64>().unwrap().to_be_bytes()),
+        }
+    }
+    let mut stored = Vec::new();
+    envelope.pack(&mut stored);
+    stored.extend_from_slice(payload);
+    (envelope.id, stored)
 }
 
 /// A member in the modern format.

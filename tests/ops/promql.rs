@@ -30,7 +30,7 @@ pub fn parse(expression: &str) -> (Vec<Selector>, Vec<String>) {
         number += 1;
         format!("\"{}\"", number - 1)
     });
-    let range = Regex::new(r"\[[^\]]*\]").unwrap();
+    let range = Regex::new(r"\[[^\]]*\]|\boffset\s+\w+").unwrap();
     let text = range.replace_all(&text, "");
     let grouping =
         Regex::new(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)").unwrap();
@@ -41,7 +41,7 @@ pub fn parse(expression: &str) -> (Vec<Selector>, Vec<String>) {
     let selector = Regex::new(r"([a-zA-Z_:][\w:]*)\s*(\{([^}]*)\}|\()?").unwrap();
     let matcher = Regex::new(r#"^\s*(\w+)\s*(=~|!~|!=|=)\s*"(\d+)"\s*$"#).unwrap();
     for found in selector.captures_iter(&text) {
-        let keyword = ["and", "or", "unless", "bool", "offset"].contains(&&found[1]);
+        let keyword = ["and", "or", "unless", "bool"].contains(&&found[1]);
         let function = found.get(2).is_some_and(|after| after.as_str() == "(");
         if keyword || function {
             continue;

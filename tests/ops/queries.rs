@@ -2,7 +2,7 @@
 //! broker shows after some traffic.
 
 use crate::promql::{self, Matcher};
-use crate::stage::{Stage, delivered, get, offer, say};
+use crate::stage::{Stage, delivered, eventually, get, offer, say};
 use delay_broker::audit;
 use regex::Regex;
 use serde_json::Value;
@@ -67,10 +67,15 @@ fn yaml(text: &str, key: &str) -> Vec<String> {
 
 /// A broker that has seen a little of everything.
 fn shown() -> Shown {
-    let mut stage = Stage::new(&[("metrics.queues_max", "1")]);
+    let mut stage = Stage::new(&[("metrics.queues_max", "2")]);
     let mut client = stage.broker.client();
     offer(&mut client, &["q", "1h", "later"]);
     offer(&mut client, &["q", "1", "soon"]);
+    say(&mut client, "DQ.SETUP stream destination stream groups readers");
+    eventually("gauges of a group", || {
+        let (_, text) = get(&stage.broker, "/metrics");
+        text.contains("\ndelay_broker_stream_group_lag{").then_some(())
+    });
     offer(&mut client, &["another", "1h", "of those that share"]);
     delivered(&mut stage.redis, "q", 1);
     say(&mut client, "DQ.CANCEL q nobody");

@@ -4,6 +4,7 @@
 
 pub mod broker;
 pub mod data_dir;
+pub mod faketime;
 pub mod keyspace;
 pub mod kills;
 pub mod process;
@@ -12,4 +13,5 @@ pub mod random;
 pub mod redis;
 pub mod resp;
 pub mod tls;
+pub mod users;
 pub mod wait;

@@ -74,7 +74,8 @@ fn settings(version: Version) -> BTreeMap<String, String> {
         if let Some(name) = line.strip_prefix('[') {
             section = name.trim_end_matches(']').to_owned();
         } else if let Some((key, value)) = line.split_once(" = ") {
-            found.insert(format!("{section}.{}", key.trim_start_matches("# ")), value.to_owned());
+            let key = format!("{section}.{}", key.trim_start_matches("# "));
+            found.insert(key.trim_start_matches('.').to_owned(), value.to_owned());
         }
     }
     assert!(found.len() > 30, "{said}");
@@ -91,8 +92,12 @@ fn settings_that_are_new() {
     let new: BTreeMap<_, _> = new.collect();
     assert_eq!(new.keys().cloned().collect::<BTreeSet<_>>(), told("Settings:"));
     for (setting, value) in new {
-        let (section, key) = setting.split_once('.').unwrap();
-        let (code, said) = check(Earlier, &format!("[{section}]\n{key} = {value}\n"));
+        let (key, file) = match setting.split_once('.') {
+            Some((section, key)) => (key, format!("[{section}]\n{key} = {value}\n")),
+            // Tables, as those of users.
+            None => (&setting[..], format!("[[{setting}]]\nname = \"one\"\n")),
+        };
+        let (code, said) = check(Earlier, &file);
         assert_eq!(code, Some(64), "{setting}: {said}");
         assert!(said.contains(key), "{setting}: {said}");
     }

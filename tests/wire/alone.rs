@@ -10,6 +10,7 @@ use delay_broker::config::Config;
 use delay_broker::peers::registry::Clients;
 use delay_broker::resp::{Protocol, Reply, RequestLimits, RequestReader};
 use delay_broker::store::backend::Backend;
+use std::cell::OnceCell;
 use std::rc::Rc;
 use std::time::Instant;
 use tokio::runtime::{Builder, LocalOptions};
@@ -32,7 +33,7 @@ async fn reply(line: &str, caller: &Caller, rules: &Rules, broker: &Rc<Broker>) 
             assert_eq!(answer(&ticket, form, caller.protocol, &mut out), Some(None));
             Reply::Bulk(out.freeze())
         }
-        Run::Executed(_) => panic!("a transaction without a connection"),
+        Run::Executed(_) | Run::Verified(_) => panic!("it needs a connection"),
     }
 }
 
@@ -52,9 +53,10 @@ async fn commands() {
         door: Door::Http,
         protocol: Protocol::Resp2,
         client: registered.client(),
+        tied: OnceCell::new(),
     };
     let (all, nobody) = (caller(Some(User::unlimited("default"))), caller(None));
-    let orders = Some(vec![Bytes::from_static(b"orders.*")]);
+    let orders = Some([Bytes::from_static(b"orders.*")].into());
     let limited = caller(Some(User { queues: orders, ..User::unlimited("ann") }));
 
     let id = reply("DQ.OFFER orders.a 1h p NAME n", &limited, &rules, &broker).await;

@@ -68,7 +68,7 @@ fn queue_names_and_message_names() {
     let list = || backing.call(&[b"LRANGE", &queue[..], b"0", b"-1"]).unwrap().texts();
     assert_eq!(eventually(list, |list| !list.is_empty()), ["a"]);
     send_parts(&mut peer, &[b"DQ.INFO", &queue]);
-    peer.gets(&format!("*74\r\n$5\r\nqueue\r\n${}\r\n", queue.len()));
+    peer.gets(&format!("*78\r\n$5\r\nqueue\r\n${}\r\n", queue.len()));
     peer.gets_bytes(&queue);
     peer.gets("\r\n«lines»lateness_max_ms\r\n$«int»\r\n«text»\r\n");
 }

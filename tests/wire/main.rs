@@ -31,4 +31,5 @@ mod secrets;
 mod tls;
 mod unavailable;
 mod uncertain;
+mod users;
 mod wrong_type;

@@ -3,10 +3,11 @@
 use crate::peer::{Place, shared};
 
 /// Every command that names a queue, which is `@`.
-const COMMANDS: [&str; 36] = [
+const COMMANDS: [&str; 42] = [
     "DQ.OFFER @ 1h b",
     "DQ.OFFER @ 1h b NAME n",
     "DQ.MOFFER @ 1h b 1h c",
+    "DQ.PUSH @ b c",
     "DQ.CANCEL @ n",
     "DQ.RESCHEDULE @ n 1h",
     "DQ.REMOVE @ a",
@@ -32,6 +33,11 @@ const COMMANDS: [&str; 36] = [
     "DQ.NACK @ ffffffffffffffff:1",
     "DQ.EXTEND @ ffffffffffffffff:1",
     "DQ.TAKEN @",
+    "DQ.TAKEN @ RELEASE",
+    "DQ.CANCEL @ 0-ffffffffffffffff",
+    "DQ.RESCHEDULE @ 0-ffffffffffffffff 1h",
+    "DQ.FIRE @ 0-ffffffffffffffff",
+    "DQ.GET @ 0-ffffffffffffffff",
     "DQ.DEAD @ LIST",
     "DQ.DEAD @ REQUEUE",
     "DQ.DEAD @ DROP",
@@ -77,7 +83,7 @@ fn names_with_braces_take_nothing_over() {
 fn questions_record_nothing() {
     let mut peer = shared().peer();
     let mut backing = shared().backing();
-    let claims = |command: &str| ["OFFER", "MOFFER", "PAUSE"].contains(&&command[3..]);
+    let claims = |command: &str| ["OFFER", "MOFFER", "PUSH", "PAUSE"].contains(&&command[3..]);
     for command in COMMANDS {
         let claims = claims(command.split(' ').next().unwrap());
         if claims || command.contains(" SET ") || command == "DQ.SETUP @ limit 5" {
@@ -140,7 +146,7 @@ fn questions_take_no_series() {
          DQ.INFO b\r\nECHO end\r\n",
     );
     peer.gets(":0\r\n:0\r\n:0\r\n:0\r\n*0\r\n:0\r\n+OK\r\n:0\r\n:0\r\n:0\r\n*-1\r\n");
-    peer.gets("*74\r\n«lines»$3\r\nend\r\n");
+    peer.gets("*78\r\n«lines»$3\r\nend\r\n");
     peer.sends("DQ.OFFER «q» 1h a\r\nDQ.INFO «q»\r\nECHO end\r\n");
-    peer.gets("$30\r\n«id»\r\n*74\r\n«lines»$10\r\ncounted_as\r\n$5\r\n«q»\r\n«lines»end\r\n");
+    peer.gets("$30\r\n«id»\r\n*78\r\n«lines»$10\r\ncounted_as\r\n$5\r\n«q»\r\n«lines»end\r\n");
 }

@@ -32,7 +32,7 @@ fn too_large_for_a_reply() {
         put(&mut backing, &[b"ZADD", k("delay_broker_quarantine").as_bytes(), b"5.5", &bad]);
         drop((member, bad));
         let wrong = "-TOOBIG the message 4000000000000-0000000000000001 has 2097169 bytes, more \
-                     than a reply may hold (1048593): «text»\r\n";
+                     than a reply may hold (1064985): «text»\r\n";
         peer.sends(
             "DQ.GET «q» 4000000000000-0000000000000001\r\nDQ.PEEK «q»\r\nDQ.RANGE «q» - +\r\n",
         );
@@ -40,7 +40,7 @@ fn too_large_for_a_reply() {
         peer.sends("DQ.POLL «q» COUNT 10\r\nDQ.SIZE «q»\r\nDQ.QUARANTINE «q» LIST\r\n");
         peer.gets(&format!(
             "{wrong}:1\r\n-TOOBIG the message 5.5 has 2097162 bytes, more than a reply may hold \
-             (1048593): «text»\r\n"
+             (1064985): «text»\r\n"
         ));
         // Others before it are shown and taken; those behind it too, once it is gone.
         peer.sends("DQ.OFFER «q» 1h small\r\nDQ.PEEK «q» COUNT 10\r\n");

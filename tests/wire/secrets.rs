@@ -5,6 +5,7 @@ use crate::peer::Place;
 use crate::support::broker::{Broker, run};
 use crate::support::redis;
 use crate::support::resp::Client;
+use crate::support::users::{self, HASH};
 use crate::support::wait::eventually;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -17,7 +18,7 @@ const NEXT: &str = "next-pass-4714";
 
 fn assert_hidden(what: &str, output: &str) {
     assert!(!output.is_empty(), "{what}");
-    for secret in [PASSWORD, OF_REDIS, WRONG, NEXT] {
+    for secret in [PASSWORD, OF_REDIS, WRONG, NEXT, HASH, "$argon2id$"] {
         assert!(!output.contains(secret), "{what} shows {secret}: {output}");
     }
 }
@@ -51,7 +52,8 @@ fn no_output_has_a_secret() {
     let url = url_with_password("secrets", OF_REDIS);
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("broker.toml");
-    std::fs::write(&file, format!("[server]\npassword = \"{PASSWORD}\"\n")).unwrap();
+    let ann = users::user("ann", "commands = [\"+@read\"]");
+    std::fs::write(&file, format!("{ann}[server]\npassword = \"{PASSWORD}\"\n")).unwrap();
     let args = ["--redis", &url, "--config", file.to_str().unwrap(), "--log"];
     let broker = Broker::with_args(&[&args[..], &["trace"]].concat(), &[]);
     let mut client = broker.client();
@@ -64,6 +66,8 @@ fn no_output_has_a_secret() {
         &["RESET"],
         &["HELLO", "3", "AUTH", "default", PASSWORD],
         &["AUTH", PASSWORD],
+        &["ACL", "LIST"],
+        &["ACL", "GETUSER", "ann"],
         &["DQ.OFFER", "q", "1h", "x"],
         &["CLIENT", "LIST"],
         &["CLIENT", "INFO"],
@@ -74,7 +78,9 @@ fn no_output_has_a_secret() {
     ] {
         outputs.push((words[0].to_owned(), shown(client.call(words))));
     }
-    assert!(outputs[3].1 == "+OK" && outputs[11].1.contains("server.password"));
+    assert!(outputs[3].1 == "+OK" && outputs[13].1.contains("server.password"));
+    let own = shown(broker.client().call(&["AUTH", "ann", users::PASSWORD]));
+    assert_eq!(own, "+OK");
     // Another password, and then a file that is wrong in several ways.
     let next = format!("[server]\npassword = \"{NEXT}\"\n");
     std::fs::write(&file, &next).unwrap();
@@ -103,6 +109,11 @@ fn neither_has_what_is_said_of_a_configuration() {
     let rows = [
         (format!("[server]\npassword = \"{PASSWORD}\"\n"), true),
         (format!("[redis]\nurl = \"{url}\"\n"), true),
+        (format!("[[users]]\nname = \"ann\"\npassword_hash = \"{HASH}\"\n"), true),
+        (format!("[[users]]\nname = \"ann\"\npassword_hash = \"{PASSWORD}\"\n"), false),
+        (format!("[[users]]\nname = \"ann\"\npassword_hash = [\"{HASH}\"]\n"), false),
+        (format!("[[users]]\nname = \"ann\"\npasword_hash = \"{HASH}\"\n"), false),
+        (format!("users = \"{PASSWORD}\"\n"), false),
         (format!("[redis]\nurl = \"{url}:x\"\n"), false),
         (format!("[redis]\nurl = [\"{url}\"]\n"), false),
         (format!("[server]\npassword = [\"{PASSWORD}\"]\n"), false),

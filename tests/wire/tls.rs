@@ -2,6 +2,7 @@
 //! its own client.
 
 use crate::peer::{Peer, Place};
+use crate::support::broker::run;
 use crate::support::redis;
 use crate::support::resp::Client;
 use crate::support::tls::{Authority, Identity, TlsClient};
@@ -77,6 +78,40 @@ fn with_tls_only() {
         let lines: Vec<String> = (0..4).map(|_| client.line().unwrap()).collect();
         assert_eq!((lines[1].as_str(), lines[3].as_str()), (name, value));
     }
+}
+
+/// The same files serve HTTP, and are renewed with the others; who does not speak TLS there, or
+/// nothing, keeps nobody out.
+#[test]
+fn http_with_tls() {
+    let authority = Authority::new();
+    let identity = authority.issue();
+    let place = place(&identity, &[("http.tls", "true")]);
+    let address = place.broker.http_address();
+    let get = |path: &str| {
+        let mut client = TlsClient::connect(&address, &authority, None).unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        client.send(request.as_bytes()).unwrap();
+        (client.line().unwrap(), client.shown())
+    };
+    let _silent: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(&address).unwrap()).collect();
+    let request = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
+    let plain = answer_to(&address, request.as_bytes());
+    assert!(!plain.starts_with(b"HTTP"), "{}", plain.escape_ascii());
+    for path in ["/metrics", "/readyz"] {
+        assert_eq!(get(path), ("HTTP/1.1 200 OK".to_owned(), identity.der()), "{path}");
+    }
+    authority.renew(&identity);
+    place.broker.signal("HUP");
+    eventually(|| get("/healthz").1, |shown| *shown == identity.der());
+    // The check that needs no setting goes on; the other one says why it does not.
+    let running = format!("--running={}", place.broker.pid());
+    assert!(run(&["health", &running], &[]).0.success());
+    let (status, said) = run(&["health"], &[("DELAY_BROKER_HTTP__TLS", "true")]);
+    assert!(status.code() == Some(64) && said.contains("use --running instead"), "{said}");
+    let (status, said) = run(&["check"], &[("DELAY_BROKER_HTTP__TLS", "true")]);
+    let wanted = "http.tls = true: needs the certificate of server.tls_listen";
+    assert!(status.code() == Some(64) && said.contains(wanted), "{said}");
 }
 
 #[test]

@@ -121,6 +121,15 @@ fn out_of_memory() {
         &"-UNAVAILABLE Redis refused: OOM command not allowed when used memory > 'maxmemory'.\r\n"
             .repeat(3),
     );
+    // Not with the hash of a script, where Redis stopped one.
+    peer.sends(
+        "DQ.SETUP «q» limit 5\r\nDQ.RESCHEDULE «q» n 2h\r\n\
+         DQ.CRON «q» SET a '@daily' p\r\n",
+    );
+    peer.gets(
+        &"-UNAVAILABLE Redis refused: OOM command not allowed when used memory > 'maxmemory'.\r\n"
+            .repeat(3),
+    );
     peer.sends(
         "DQ.SIZE «q»\r\nDQ.CANCEL «q» n\r\nDQ.REMOVE «q» c\r\nDQ.POLL «q» COUNT 1\r\n\
          DQ.GET «q» m\r\n\

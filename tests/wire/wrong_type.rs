@@ -20,10 +20,11 @@ const KEYS: [&str; 14] = [
     "delay_broker_cron:{@}",
 ];
 
-const COMMANDS: [(&str, &str); 36] = [
+const COMMANDS: [(&str, &str); 42] = [
     ("DQ.OFFER «q» 1h b\r\n", "xxxx.........."),
     ("DQ.OFFER «q» 1h b NAME n\r\n", "xxxxxx........"),
     ("DQ.MOFFER «q» 1h b 1h c\r\n", "xxxx.........."),
+    ("DQ.PUSH «q» b c\r\n", "xxxx.........."),
     ("DQ.REMOVE «q» nothing\r\n", ".xxxxx........"),
     ("DQ.CANCEL «q» nobody\r\n", ".xxxxx........"),
     ("DQ.RESCHEDULE «q» nobody 1h\r\n", ".xxxxx........"),
@@ -47,6 +48,11 @@ const COMMANDS: [(&str, &str); 36] = [
     ("DQ.NACK «q» ffffffffffffffff:1\r\n", ".x.x...xxxxx.."),
     ("DQ.EXTEND «q» ffffffffffffffff:1\r\n", ".x.x...xxxxx.."),
     ("DQ.TAKEN «q»\r\n", ".x.x...xxxxx.."),
+    ("DQ.TAKEN «q» RELEASE\r\n", "xx.x...xxxxx.."),
+    ("DQ.CANCEL «q» 0-ffffffffffffffff\r\n", ".xxxxx.xxxxx.."),
+    ("DQ.RESCHEDULE «q» 0-ffffffffffffffff 1h\r\n", ".xxxxx.xxxxx.."),
+    ("DQ.FIRE «q» 0-ffffffffffffffff\r\n", ".xxxxx.xxxxx.."),
+    ("DQ.GET «q» 0-ffffffffffffffff\r\n", ".x.xxx.xxxxx.."),
     ("DQ.DEAD «q» LIST\r\n", ".x.x...xxxxx.."),
     ("DQ.DEAD «q» REQUEUE\r\n", ".x.x...xxxxx.."),
     ("DQ.DEAD «q» DROP\r\n", ".x.x...xxxxx.."),
@@ -56,7 +62,7 @@ const COMMANDS: [(&str, &str); 36] = [
     ("DQ.CRON «q» RESUME n\r\n", ".x.x........xx"),
     ("DQ.CRON «q» LIST\r\n", ".x.x........xx"),
     ("DQ.SETUP «q»\r\n", ".xxx.........."),
-    ("DQ.SETUP «q» limit 5\r\n", ".x.x.........."),
+    ("DQ.SETUP «q» limit 5\r\n", ".x.x......x..."),
 ];
 
 /// With an order list and without.

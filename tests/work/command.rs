@@ -50,6 +50,20 @@ fn exit_codes() {
     assert!(!worker.log().contains("not said"));
 }
 
+/// With `--decode` a handler gets text, without it the bytes.
+#[test]
+fn payloads_as_text() {
+    for (flags, got) in [(&["--decode"][..], &b"abc"[..]), (&[], b"\x03ab\xe3")] {
+        let stage = Stage::new(&[]);
+        let mut client = stage.broker.client();
+        let mut worker = Worker::runs(&stage, flags, "cat > \"$DIR/got\"");
+        offer(&mut client, &["q", "0", "abc", "AS", "kryo5"]);
+        acked(&mut client, 1);
+        assert_eq!(std::fs::read(worker.path("got")).unwrap(), got, "{flags:?}");
+        assert_eq!(worker.stop(), 0);
+    }
+}
+
 #[test]
 fn a_program_that_is_missing_burns_nothing() {
     let stage = Stage::new(&[]);

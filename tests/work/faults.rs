@@ -4,6 +4,7 @@ use crate::stage::{Stage, eventually, info, offer};
 use crate::support::broker::{Broker, signal};
 use crate::support::process::Stopped;
 use crate::support::proxy::{Break, Proxy};
+use crate::support::redis::shared;
 use crate::support::wait::{WITHIN, within};
 use crate::taking::{held, take_one};
 use crate::worker::{Worker, acked, patiently};
@@ -109,6 +110,33 @@ fn two_brokers_of_which_one_stands_still() {
     patiently("it is settled", || (info(&mut client, "q", "acked").int() == 1).then_some(()));
     offer(&mut client, &["q", "0", "b"]);
     patiently("the next one too", || (info(&mut client, "q", "acked").int() == 2).then_some(()));
+    assert_eq!(worker.stop(), 0);
+}
+
+/// The one has lost its Redis, and is set to look for it longer than a worker waits for an answer.
+#[test]
+fn two_brokers_of_which_one_answers_late() {
+    let redis = shared();
+    let database = redis.fresh_database();
+    let proxy = Proxy::start(redis.address());
+    let slow = ("redis.settle_timeout_ms", "120000");
+    let url = format!("redis://{}/{database}", proxy.address());
+    let one = Broker::spawn(&url, &[slow, ("redis.call_timeout_ms", "120000")]);
+    let other = Broker::spawn(&redis.url(database), &[]);
+    let mut client = other.client();
+    let brokers = format!("redis://{},redis://{}", one.address(), other.address());
+    let script = "touch \"$DIR/begun\"; while [ ! -e \"$DIR/go\" ]; do sleep 0.05; done";
+    let words = ["q", "--broker", &brokers, "--lease", "1h", "--", "sh", "-c", script];
+    let mut worker = Worker::start(&words, &[]);
+    worker.has_logged(&one.address());
+    offer(&mut client, &["q", "0", "a"]);
+    eventually("it runs", || worker.path("begun").exists().then_some(()));
+    proxy.hold_all();
+    std::fs::write(worker.path("go"), "").unwrap();
+    patiently("it is settled", || (info(&mut client, "q", "acked").int() == 1).then_some(()));
+    offer(&mut client, &["q", "0", "b"]);
+    patiently("the next one too", || (info(&mut client, "q", "acked").int() == 2).then_some(()));
+    proxy.release();
     assert_eq!(worker.stop(), 0);
 }
 

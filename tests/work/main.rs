@@ -18,5 +18,6 @@ mod worker;
 mod command;
 mod faults;
 mod post;
+mod progress;
 mod refusals;
 mod signals;

@@ -4,7 +4,7 @@
 use crate::stage::{Stage, eventually, offer};
 use crate::support::broker::run;
 use crate::support::redis;
-use crate::support::tls::Authority;
+use crate::support::tls::{Authority, Identity};
 use crate::worker::{Worker, acked};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -66,6 +66,39 @@ fn tls() {
     let mut worker = Worker::start(&words, &[]);
     worker.has_logged("invalid peer certificate");
     assert_eq!(worker.stop(), 0);
+}
+
+/// A broker that asks clients for a certificate.
+#[test]
+fn certificates_of_workers() {
+    let (authority, clients) = (Authority::new(), Authority::new());
+    let identity = authority.issue();
+    let mut settings = identity.settings();
+    settings.push(("server.tls_client_ca_file", clients.file().to_str().unwrap().to_owned()));
+    let settings: Vec<_> = settings.iter().map(|(key, value)| (*key, value.as_str())).collect();
+    let stage = Stage::new(&settings);
+    let mut client = stage.broker.client();
+    let port = stage.broker.tls_address().rsplit_once(':').unwrap().1.to_owned();
+    let url = format!("rediss://localhost:{port}");
+    let ca = authority.file();
+    let words = ["q", "--broker", &url, "--ca", ca.to_str().unwrap()];
+    let shows = |own: &Identity| {
+        let (cert, key) = (own.certificate(), own.key());
+        let shown = ["--cert", cert.to_str().unwrap(), "--key", key.to_str().unwrap()];
+        Worker::start(&[&words[..], &shown, &["--", "true"]].concat(), &[])
+    };
+    let own = clients.issue();
+    let mut worker = shows(&own);
+    offer(&mut client, &["q", "0", "x"]);
+    acked(&mut client, 1);
+    assert_eq!(worker.stop(), 0);
+    // Another authority's, and none.
+    let without = Worker::start(&[&words[..], &["--", "true"]].concat(), &[]);
+    for mut worker in [shows(&identity), without] {
+        worker.has_logged("no take");
+        assert!(worker.log().contains("alert"), "{}", worker.log());
+        assert_eq!(worker.stop(), 0);
+    }
 }
 
 /// A Redis is such a one.

@@ -32,9 +32,17 @@ pub struct Ack {
 }
 
 impl Ack {
-    pub fn run(self, _: &Caller, broker: &Rc<Broker>) -> Run {
+    pub fn run(self, caller: &Caller, broker: &Rc<Broker>) -> Run {
         let Self { queue, receipts } = self;
-        later(broker, async move |broker| broker.queue(&queue).ack(receipts).await, Reply::count)
+        let tied = caller.tied.get().map(|tied| (Rc::clone(tied), receipts.clone()));
+        let call = async move |broker: &Broker| {
+            let acked = broker.queue(&queue).ack(receipts).await?;
+            if let Some((tied, receipts)) = tied {
+                tied.settled(&queue, &receipts);
+            }
+            Ok(acked)
+        };
+        later(broker, call, Reply::count)
     }
 }
 

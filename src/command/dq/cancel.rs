@@ -1,7 +1,8 @@
 //! `DQ.CANCEL queue message [message ...]`: cancels pending messages.
 //!
 //! Replies with the number of cancelled messages, which are never delivered; 0 = none is pending.
-//! Errors: BADQUEUE, BADID, WRONGTYPE, UNAVAILABLE, UNCERTAIN. Way: `lua/cancel.lua`, one call.
+//! Errors: BADQUEUE, BADID, WRONGTYPE, UNAVAILABLE, UNCERTAIN. Way: `lua/cancel.lua`, one call;
+//! `lua/retry.lua` for messages that wait for a retry.
 
 use std::rc::Rc;
 

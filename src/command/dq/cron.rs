@@ -22,6 +22,7 @@ use crate::broker::{Broker, CronInfo, Effect};
 use crate::domain::cron::{
     CATCHUP_MAX, Moments, NAME_PREFIX, Overlap, ScheduleError, Spec as Schedule,
 };
+use crate::domain::envelope::Envelope;
 use crate::domain::queue::{MessageName, QueueName, Shown};
 use crate::resp::Reply;
 
@@ -112,7 +113,8 @@ fn set(args: &mut Args<'_, '_>, queue: &QueueName) -> Result<Action, ArgError> {
         catchup,
     };
     let payload = args.stored(args.encoding_of(queue.as_bytes(), encoding), payload)?;
-    Ok(Action::Set { name, schedule, moments, payload: payload.into_owned().into() })
+    let payload = Envelope::default().around(payload).into_owned().into();
+    Ok(Action::Set { name, schedule, moments, payload })
 }
 
 fn next(args: &mut Args<'_, '_>) -> Result<Action, ArgError> {

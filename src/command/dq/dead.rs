@@ -2,15 +2,14 @@
 //! [DELAY d]`, `DROP [id ...] [MATCH pattern]`: messages whose attempts are used up.
 //!
 //! LIST replies with the next cursor (`0` at the end) and an array of maps: id, died (Unix ms),
-//! attempts, reason, payload (nil where it is gone or too large for a reply). REQUEUE and DROP
+//! attempts, reason, payload (nil where it is gone or too large for a reply), headers where there
+//! are any. REQUEUE and DROP
 //! reply with how many: those named, or without ids the first 1,000. MATCH is a pattern of the
 //! reason. A message that is requeued has all its attempts again.
 //! Errors: ERR, BADID, BADDELAY, BADQUEUE, WRONGTYPE, UNAVAILABLE, UNCERTAIN.
 //! Way: `lua/taken.lua`, `lua/dead.lua`.
 
 use std::rc::Rc;
-
-use bytes::Bytes;
 
 use crate::broker::{Broker, Dead as Which, Effect, HeldMessage};
 use crate::domain::lease;
@@ -72,10 +71,11 @@ fn which(args: &mut Args<'_, '_>, delays: bool) -> Result<(Which, u64), ArgError
             which.pattern = Some(args.pattern(pattern)?);
         } else if delays && is(value, "DELAY") && delay_ms.is_none() {
             delay_ms = Some(args.ms("DELAY", args.rules.delay_max_ms)?);
-        } else if let Some(id) = lease::parse_id(value) {
-            which.ids.push(Bytes::copy_from_slice(&id));
+        } else if let Some(id) = lease::parse_held_id(value) {
+            which.ids.push(id);
         } else {
-            let rule = "must be the id that DQ.DEAD LIST shows, 16 hexadecimal digits";
+            let rule = "must be the id that DQ.DEAD LIST shows, 16 hexadecimal digits, and of a \
+                        stream @group behind them";
             return Err(ArgError::new("BADID", format_args!("id {} {rule}", Shown(value))));
         }
     }
@@ -119,17 +119,22 @@ impl Dead {
 }
 
 fn row(message: HeldMessage) -> Reply {
-    Reply::map([
-        ("id", hex::encode(&message.id).into()),
+    let headers = show::headers(&message.envelope);
+    let fields = [
+        ("id", show::held_id(&message.id)),
         ("died", show::due(message.moment)),
         ("attempts", Reply::count(message.attempts)),
         ("reason", show::reason(message.reason)),
         ("payload", message.payload.map_or(Reply::Null, Reply::Bulk)),
-    ])
+    ];
+    let fields = fields.into_iter().chain(headers);
+    Reply::Map(fields.map(|(key, value)| (key.into(), value)).collect())
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
     use crate::command::tests::{check, queue};
 
@@ -146,6 +151,13 @@ mod tests {
             (
                 "DQ.DEAD q requeue 0101010101010101 match a* FFFFFFFFFFFFFFFF delay 1m",
                 of(Action::Requeue(which(&[1, 255], Some("a*")), 60_000)),
+            ),
+            (
+                "DQ.DEAD q DROP 0101010101010101@mail",
+                of(Action::Drop(Which {
+                    ids: vec![b"\x01\x01\x01\x01\x01\x01\x01\x01mail"[..].into()],
+                    pattern: None,
+                })),
             ),
             ("DQ.DEAD q Drop 0101010101010101", of(Action::Drop(which(&[1], None)))),
             ("DQ.DEAD q DROP DELAY 5", Err("BADID id 'DELAY' must be the id that DQ.DEAD LIST")),

@@ -41,10 +41,16 @@ fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
 }
 
 impl Extend {
-    pub fn run(self, _: &Caller, broker: &Rc<Broker>) -> Run {
+    pub fn run(self, caller: &Caller, broker: &Rc<Broker>) -> Run {
         let Self { queue, receipts, lease_ms } = self;
-        let call =
-            async move |broker: &Broker| broker.queue(&queue).extend(receipts, lease_ms).await;
+        let tied = caller.tied.get().map(|tied| (Rc::clone(tied), receipts.clone()));
+        let call = async move |broker: &Broker| {
+            let extended = broker.queue(&queue).extend(receipts, lease_ms).await?;
+            if let Some((tied, receipts)) = tied {
+                tied.extended(&queue, &receipts);
+            }
+            Ok(extended)
+        };
         later(broker, call, Reply::count)
     }
 }

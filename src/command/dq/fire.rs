@@ -1,7 +1,8 @@
 //! `DQ.FIRE queue message [message ...]`: makes pending messages due now.
 //!
 //! Replies with the number fired; they are transferred at once unless the queue is paused.
-//! Errors: BADQUEUE, BADID, WRONGTYPE, UNAVAILABLE, UNCERTAIN. Way: `lua/fire.lua`, one call.
+//! Errors: BADQUEUE, BADID, WRONGTYPE, UNAVAILABLE, UNCERTAIN. Way: `lua/fire.lua`, one call;
+//! `lua/retry.lua` for messages that wait for a retry.
 
 use std::rc::Rc;
 

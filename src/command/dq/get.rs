@@ -1,12 +1,13 @@
-//! `DQ.GET queue message [DECODE]`: one pending message.
+//! `DQ.GET queue message [DECODE]`: one pending message, or one that waits for a retry.
 //!
-//! Replies with a map of id, name, due, payload and format, or nil if it is not pending. DECODE
-//! shows the payload as text where it is one.
-//! Errors: BADQUEUE, BADID, TOOBIG, WRONGTYPE, UNAVAILABLE. Way: `lua/get.lua`.
+//! Replies with a map of id, name, due, payload and format, or nil if it is not pending; of one
+//! that waits with attempt and reason as well. DECODE shows the payload as text where it is one.
+//! Errors: BADQUEUE, BADID, TOOBIG, WRONGTYPE, UNAVAILABLE. Way: `lua/get.lua`,
+//! `lua/retry_get.lua`.
 
 use std::rc::Rc;
 
-use crate::broker::Broker;
+use crate::broker::{Broker, Found};
 use crate::domain::queue::{MessageRef, QueueName};
 use crate::resp::Reply;
 
@@ -45,8 +46,10 @@ impl Get {
     pub fn run(self, _: &Caller, broker: &Rc<Broker>) -> Run {
         let Self { queue, message, decode } = self;
         let call = async move |broker: &Broker| broker.queue(&queue).get(message).await;
-        later(broker, call, move |found| {
-            found.map_or(Reply::Null, |found| show::reply(found, decode))
+        later(broker, call, move |found| match found {
+            Some(Found::Pending(message)) => show::reply(message, decode),
+            Some(Found::Waiting(message)) => show::waiting(message, decode),
+            None => Reply::Null,
         })
     }
 }

@@ -10,8 +10,8 @@
 //! them, nil if there is none). Of this broker: takers (clients that wait in DQ.TAKE), and since
 //! `since` (Unix ms), equal to the metrics labelled `counted_as` (the queue, or `other` for
 //! all those beyond the first few): offered, delivered, cancelled, removed, taken, acked, nacked,
-//! lapsed, died, lateness_p50_ms, lateness_p99_ms, lateness_max_ms (nil where nothing was
-//! delivered).
+//! lapsed, died, expired, lateness_p50_ms, lateness_p99_ms, lateness_max_ms (nil where nothing
+//! was delivered).
 //! Errors: BADQUEUE, WRONGTYPE, UNAVAILABLE. Way: `lua/info.lua`.
 
 use std::rc::Rc;
@@ -53,6 +53,7 @@ fn reply(name: Reply, info: broker::QueueInfo) -> Reply {
         ("ready", Reply::Integer(state.ready)),
         ("next_due", state.next_due.map_or(Reply::Null, show::due)),
         ("oldest_overdue_ms", Reply::count(info.oldest_overdue_ms)),
+        ("held_by_rate", Reply::count(state.held_by_rate)),
         ("listed", Reply::count(state.listed)),
         ("named", Reply::Integer(state.named)),
         ("quarantined", Reply::Integer(state.quarantined)),
@@ -81,6 +82,7 @@ fn reply(name: Reply, info: broker::QueueInfo) -> Reply {
         ("nacked", Reply::count(info.counts.nacked)),
         ("lapsed", Reply::count(info.counts.lapsed)),
         ("died", Reply::count(info.counts.died)),
+        ("expired", Reply::count(info.counts.expired)),
         ("lateness_p50_ms", late(info.counts.lateness_p50_ms)),
         ("lateness_p99_ms", late(info.counts.lateness_p99_ms)),
         ("lateness_max_ms", late(info.counts.lateness_max_ms)),

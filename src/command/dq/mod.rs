@@ -18,6 +18,7 @@ pub mod offer;
 pub mod pause;
 pub mod peek;
 pub mod poll;
+pub mod push;
 pub mod quarantine;
 pub mod queues;
 pub mod range;

@@ -1,8 +1,8 @@
-//! `DQ.MOFFER queue [AS encoding] delay payload [delay payload ...]`: many messages for one queue,
-//! all or none.
+//! `DQ.MOFFER queue [AS encoding] [HEADER name value ...] [TTL d] [PRIO n] [LIMIT n] delay payload
+//! [delay payload ...]`: many messages for one queue, all or none.
 //!
-//! `AT time` may stand in place of any delay. The encoding is that of all payloads, and stands
-//! where no delay can be taken for it. Replies with an array of message ids, in order.
+//! `AT time` may stand in place of any delay. The options are those of all messages, and stand
+//! where no delay can be taken for them. Replies with an array of message ids, in order.
 //! Errors: ERR, BADQUEUE, BADDELAY, BADTIME, TOOBIG, TOOMANY, WRONGTYPE, UNAVAILABLE, UNCERTAIN;
 //! the text names the message by its place, if the error is about one.
 //! Way: batch, `lua/offer.lua`; never split.
@@ -13,15 +13,18 @@ use std::rc::Rc;
 use bytes::Bytes;
 
 use crate::broker::Broker;
+use crate::domain::envelope::{Carries, Envelope};
 use crate::domain::queue::Due;
 
 use crate::command::args::{ArgError, Args};
+use crate::command::carried;
 use crate::command::redis::multi::Queued;
 use crate::command::{Caller, Command, Flag, Flags, Kind, MANY, ReplyForm, Run, Spec};
 
 pub const SPEC: Spec = Spec {
     name: "DQ.MOFFER",
-    usage: "queue [AS encoding] delay payload [delay payload ...]",
+    usage: "queue [AS encoding] [HEADER name value ...] [TTL d] [PRIO n] [LIMIT n] delay payload \
+            [delay payload ...]",
     summary: "Stores several messages in one queue: all or none",
     args: 3..=MANY,
     kind: Kind::Offer,
@@ -33,11 +36,19 @@ pub const SPEC: Spec = Spec {
 pub struct Moffer<'a> {
     queue: &'a [u8],
     messages: Vec<(Due, Cow<'a, [u8]>)>,
+    carries: Carries,
 }
 
 fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
     let queue = args.queue_bytes()?;
-    let said = args.takes("AS").then(|| args.encoding()).transpose()?;
+    let (mut said, mut envelope) = (None, Envelope::default());
+    loop {
+        if said.is_none() && args.takes("AS") {
+            said = Some(args.encoding()?);
+        } else if !carried::next(&mut envelope, args)? {
+            break;
+        }
+    }
     let encoding = args.encoding_of(queue, said);
     let (messages_max, bytes_max) = (args.rules.moffer_messages_max, args.rules.moffer_bytes_max);
     let mut messages = Vec::with_capacity(messages_max.min(args.left() / 2));
@@ -59,9 +70,9 @@ fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
             let text = format_args!("the payloads up to message {number} have {bytes} bytes");
             return Err(ArgError::new("TOOBIG", format_args!("{text}, more than {bytes_max}")));
         }
-        messages.push((due, payload));
+        messages.push((due, envelope.around(payload)));
     }
-    Ok(Command::Moffer(Moffer { queue, messages }))
+    Ok(Command::Moffer(Moffer { queue, messages, carries: envelope.carries() }))
 }
 
 impl Moffer<'_> {
@@ -70,13 +81,14 @@ impl Moffer<'_> {
         Queued::Moffer {
             queue: Bytes::copy_from_slice(self.queue),
             messages: messages.map(|(due, payload)| (due, payload.into_owned().into())).collect(),
+            carries: self.carries,
         }
     }
 
     pub fn run(self, _: &Caller, broker: &Rc<Broker>) -> Run {
         let messages = self.messages.iter();
         let messages = messages.map(|(due, payload)| (*due, &payload[..]));
-        Run::Offered(broker.moffer(self.queue, messages), ReplyForm::Many)
+        Run::Offered(broker.moffer(self.queue, messages, self.carries), ReplyForm::Many)
     }
 }
 
@@ -89,7 +101,8 @@ mod tests {
     fn parse() {
         let of = |messages: &[(Due, &'static [u8])]| {
             let messages = messages.iter().map(|(due, payload)| (*due, Cow::Borrowed(*payload)));
-            Ok(Command::Moffer(Moffer { queue: b"q", messages: messages.collect() }))
+            let (messages, carries) = (messages.collect(), Carries::Nothing);
+            Ok(Command::Moffer(Moffer { queue: b"q", messages, carries }))
         };
         let at = Due::At(1_999_999_999_999);
         check(&[

@@ -1,12 +1,14 @@
-//! `DQ.NACK queue receipt [receipt ...] [FAIL|SILENT|FATAL] [DELAY d] [REASON text]`: gives
-//! messages back that DQ.TAKE handed out.
+//! `DQ.NACK queue <receipt [receipt ...]|GROUP group entry-id [entry-id ...]> [FAIL|SILENT|FATAL]
+//! [DELAY d] [REASON text]`: gives messages back that DQ.TAKE handed out, or entries of a stream
+//! that a consumer of a group has read.
 //!
 //! FAIL (the default) counts the attempt: the message can be taken again after a growing wait, or
 //! is dead at the last attempt. SILENT does not count it, and does not wait. FATAL: it is dead at
 //! once. DELAY says another wait; from the third delivery on it is at least 100 ms. Replies with
 //! how many were given back, those that died included.
 //! Errors: ERR, BADID, BADDELAY, BADQUEUE, TOOBIG (REASON), TOOMANY, WRONGTYPE, UNAVAILABLE,
-//! UNCERTAIN (it may be repeated). Way: `lua/nack.lua`, one call.
+//! UNCERTAIN (it may be repeated). Way: `lua/nack.lua`, of a stream `lua/stream_nack.lua`; one
+//! call.
 
 use std::rc::Rc;
 
@@ -22,7 +24,8 @@ use crate::command::{Caller, Command, Flag, Flags, MANY, Run, Spec, later};
 
 pub const SPEC: Spec = Spec {
     name: "DQ.NACK",
-    usage: "queue receipt [receipt ...] [FAIL|SILENT|FATAL] [DELAY d] [REASON text]",
+    usage: "queue <receipt [receipt ...]|GROUP group entry-id [entry-id ...]> \
+            [FAIL|SILENT|FATAL] [DELAY d] [REASON text]",
     summary: "Gives messages that were taken back, to be retried or put aside",
     args: 2..=MANY,
     flags: Flags::of(&[Flag::Write, Flag::Fast]),
@@ -32,16 +35,29 @@ pub const SPEC: Spec = Spec {
 #[derive(Debug, PartialEq)]
 pub struct Nack {
     queue: QueueName,
-    receipts: Vec<Receipt>,
+    which: Which,
     mode: Mode,
     /// `None`: as the mode says.
     delay_ms: Option<u64>,
     reason: Bytes,
 }
 
+#[derive(Debug, PartialEq)]
+enum Which {
+    Taken(Vec<Receipt>),
+    /// Of a group: ids of entries.
+    Entries(Bytes, Vec<Bytes>),
+}
+
 fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
     let words = ["FAIL", "SILENT", "FATAL", "DELAY", "REASON"];
-    let (queue, receipts) = (args.queue()?, args.receipts(&words)?);
+    let queue = args.queue()?;
+    let which = if args.takes("GROUP") {
+        let group = Bytes::copy_from_slice(args.value_of("GROUP")?);
+        Which::Entries(group, args.entries(&words)?)
+    } else {
+        Which::Taken(args.receipts(&words)?)
+    };
     let (mut mode, mut delay_ms, mut reason) = (None, None, None);
     while let Some(option) = args.option() {
         let named = Mode::WORDS.into_iter().find(|(_, word)| is(option, word));
@@ -63,14 +79,28 @@ fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
         }
     }
     let (mode, reason) = (mode.unwrap_or(Mode::Fail), reason.unwrap_or_default());
-    Ok(Command::Nack(Nack { queue, receipts, mode, delay_ms, reason }))
+    Ok(Command::Nack(Nack { queue, which, mode, delay_ms, reason }))
 }
 
 impl Nack {
-    pub fn run(self, _: &Caller, broker: &Rc<Broker>) -> Run {
-        let Self { queue, receipts, mode, delay_ms, reason } = self;
+    pub fn run(self, caller: &Caller, broker: &Rc<Broker>) -> Run {
+        let Self { queue, which, mode, delay_ms, reason } = self;
+        let tied = caller.tied.get().cloned();
         let call = async move |broker: &Broker| {
-            broker.queue(&queue).nack(receipts, mode, delay_ms, reason).await
+            let of = broker.queue(&queue);
+            match which {
+                Which::Taken(receipts) => {
+                    let settled = tied.map(|tied| (tied, receipts.clone()));
+                    let nacked = of.nack(receipts, mode, delay_ms, reason).await?;
+                    if let Some((tied, receipts)) = settled {
+                        tied.settled(&queue, &receipts);
+                    }
+                    Ok(nacked)
+                }
+                Which::Entries(group, entries) => {
+                    of.stream_nack(group, entries, mode, delay_ms, reason).await
+                }
+            }
         };
         later(broker, call, Reply::count)
     }
@@ -86,13 +116,33 @@ mod tests {
         let of = |mode, delay_ms, reason: &'static str| {
             Ok(Command::Nack(Nack {
                 queue: queue("q"),
-                receipts: vec![Receipt { id: [0xff; 8], delivery: 1 }],
+                which: Which::Taken(vec![Receipt { id: [0xff; 8], delivery: 1 }]),
                 mode,
                 delay_ms,
                 reason: reason.into(),
             }))
         };
+        let entries = |ids: &[&'static str]| {
+            let ids = ids.iter().map(|id| Bytes::from(*id)).collect();
+            Ok(Command::Nack(Nack {
+                queue: queue("q"),
+                which: Which::Entries("g".into(), ids),
+                mode: Mode::Silent,
+                delay_ms: None,
+                reason: "".into(),
+            }))
+        };
         check(&[
+            ("DQ.NACK q GROUP g 1-0 SILENT", entries(&["1-0"])),
+            (
+                "DQ.NACK q group g 1-0 18446744073709551615-7 silent",
+                entries(&["1-0", "18446744073709551615-7"]),
+            ),
+            ("DQ.NACK q GROUP g", Err("ERR wrong number of arguments for 'dq.nack'")),
+            ("DQ.NACK q GROUP g x", Err("BADID entry 1: 'x' must be the id that XREADGROUP gave")),
+            ("DQ.NACK q GROUP g 1", Err("BADID entry 1: '1' must be")),
+            ("DQ.NACK q GROUP g 1-0 -", Err("BADID entry 2: '-' must be")),
+            ("DQ.NACK q GROUP g 1-18446744073709551616", Err("BADID entry 1: ")),
             ("DQ.NACK q ffffffffffffffff:1", of(Mode::Fail, None, "")),
             ("DQ.NACK q ffffffffffffffff:1 silent", of(Mode::Silent, None, "")),
             (

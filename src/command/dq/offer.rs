@@ -1,9 +1,10 @@
-//! `DQ.OFFER queue delay payload [AS encoding] [NAME name [NX|XX]]`, or `AT time` in place of the
-//! delay: stores a payload, which is appended to the list `queue` when it is due.
+//! `DQ.OFFER queue delay payload [AS encoding] [NAME name [NX|XX]] [HEADER name value ...] [TTL d]
+//! [PRIO n] [LIMIT n]`, or `AT time` in place of the delay: stores a payload, which is appended to
+//! the list `queue` when it is due.
 //!
 //! Replies with the message id once Redis has it; nil if NX or XX forbade it. Errors: ERR (the
-//! payload's encoding), BADQUEUE, BADDELAY, BADTIME, BADID, TOOBIG, TOOMANY (queues), WRONGTYPE,
-//! UNAVAILABLE, UNCERTAIN.
+//! payload's encoding, headers, what the destination does not have), BADQUEUE, BADDELAY, BADTIME,
+//! BADID, TOOBIG, TOOMANY (queues, headers), WRONGTYPE, UNAVAILABLE, UNCERTAIN.
 //! Way: batch, `lua/offer.lua`. A payload that is stored as given is not copied here: the batch
 //! packs it from the read buffer.
 
@@ -13,17 +14,20 @@ use std::rc::Rc;
 use bytes::Bytes;
 
 use crate::broker::Broker;
+use crate::domain::envelope::{Carries, Envelope};
 use crate::domain::queue::{Due, NameMode};
 
 use crate::command::args::{ArgError, Args, is};
+use crate::command::carried;
 use crate::command::redis::multi::Queued;
-use crate::command::{Caller, Command, Flag, Flags, Kind, ReplyForm, Run, Spec};
+use crate::command::{Caller, Command, Flag, Flags, Kind, MANY, ReplyForm, Run, Spec};
 
 pub const SPEC: Spec = Spec {
     name: "DQ.OFFER",
-    usage: "queue delay payload [AS encoding] [NAME name [NX|XX]]",
+    usage: "queue delay payload [AS encoding] [NAME name [NX|XX]] [HEADER name value ...] [TTL d] \
+            [PRIO n] [LIMIT n]",
     summary: "Stores a message, which is appended to the list when it is due",
-    args: 3..=9,
+    args: 3..=MANY,
     kind: Kind::Offer,
     flags: Flags::of(&[Flag::Write, Flag::DenyOom, Flag::Fast]),
     ..Spec::writing(parse)
@@ -35,11 +39,13 @@ pub struct Offer<'a> {
     due: Due,
     payload: Cow<'a, [u8]>,
     name: Option<(&'a [u8], NameMode)>,
+    carries: Carries,
 }
 
 fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
     let (queue, due, payload) = (args.queue_bytes()?, args.due()?, args.payload()?);
     let (mut encoding, mut name, mut mode) = (None, None, None);
+    let mut envelope = Envelope::default();
     while let Some(option) = args.option() {
         if is(option, "AS") && encoding.is_none() {
             encoding = Some(args.encoding()?);
@@ -49,7 +55,7 @@ fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
             mode = Some(NameMode::Nx);
         } else if is(option, "XX") && mode.is_none() {
             mode = Some(NameMode::Xx);
-        } else {
+        } else if !carried::option(&mut envelope, option, args)? {
             return Err(args.unexpected(option));
         }
     }
@@ -59,7 +65,8 @@ fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
         (None, Some(_)) => return Err(ArgError::plain("syntax error: NX and XX need NAME")),
     };
     let payload = args.stored(args.encoding_of(queue, encoding), payload)?;
-    Ok(Command::Offer(Offer { queue, due, payload, name }))
+    let (payload, carries) = (envelope.around(payload), envelope.carries());
+    Ok(Command::Offer(Offer { queue, due, payload, name, carries }))
 }
 
 impl Offer<'_> {
@@ -70,14 +77,15 @@ impl Offer<'_> {
             due: self.due,
             payload: self.payload.into_owned().into(),
             name: self.name.map(|(name, mode)| (own(name), mode)),
+            carries: self.carries,
         }
     }
 
     pub fn run(self, _: &Caller, broker: &Rc<Broker>) -> Run {
-        let Self { queue, due, payload, name } = self;
+        let Self { queue, due, payload, name, carries } = self;
         let ticket = match name {
-            None => broker.offer(queue, due, &payload),
-            Some((name, mode)) => broker.offer_named(queue, due, &payload, name, mode),
+            None => broker.offer(queue, due, &payload, carries),
+            Some(name) => broker.offer_named(queue, due, &payload, name, carries),
         };
         Run::Offered(ticket, ReplyForm::One)
     }
@@ -93,7 +101,8 @@ mod tests {
         type Name = Option<(&'static [u8], NameMode)>;
         let of = |due, payload: &'static [u8], name: Name| {
             let payload = Cow::Borrowed(payload);
-            Ok(Command::Offer(Offer { queue: b"q", due, payload, name }))
+            let carries = Carries::Nothing;
+            Ok(Command::Offer(Offer { queue: b"q", due, payload, name, carries }))
         };
         let (ms, at) = (Due::In(5), Due::At(978_307_200_000));
         check(&[

@@ -1,4 +1,5 @@
-//! `DQ.QUEUES [MATCH pattern] [CURSOR c] [COUNT n]`: pages of the queues that the brokers know.
+//! `DQ.QUEUES [MATCH pattern] [CURSOR c] [COUNT n]`: pages of the queues that the brokers know, as
+//! far as the user may name them.
 //!
 //! Replies with the next cursor (`0` at the end) and an array of maps: queue, pending, ready (the
 //! length of the destination, -1 if it holds another type), next_due (nil if nothing is pending),
@@ -27,10 +28,13 @@ pub const SPEC: Spec = Spec {
 pub struct Queues(Page);
 
 impl Queues {
-    pub fn run(self, _: &Caller, broker: &Rc<Broker>) -> Run {
+    pub fn run(self, caller: &Caller, broker: &Rc<Broker>) -> Run {
         let (cursor, count) = (self.0.cursor(), self.0.count());
-        let pattern = self.0.pattern;
-        let call = async move |broker: &Broker| broker.queues(pattern, cursor, count).await;
+        let (pattern, user) = (self.0.pattern, caller.user.clone());
+        let call = async move |broker: &Broker| {
+            let within = user.as_ref().and_then(|user| user.queues.clone());
+            broker.queues(pattern, within, cursor, count).await
+        };
         later(broker, call, |(next, rows)| {
             show::page(next, Reply::Array(rows.into_iter().map(row).collect()))
         })

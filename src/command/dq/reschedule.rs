@@ -3,7 +3,7 @@
 //! Replies with the new message id (the due time is part of it), or nil if the message is not
 //! pending. Payload, name and place in the offer order stay.
 //! Errors: BADQUEUE, BADID, BADDELAY, BADTIME, WRONGTYPE, UNAVAILABLE, UNCERTAIN.
-//! Way: `lua/reschedule.lua`.
+//! Way: `lua/reschedule.lua`; `lua/retry.lua` for a message that waits for a retry.
 
 use std::rc::Rc;
 

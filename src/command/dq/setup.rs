@@ -12,7 +12,9 @@ use std::rc::Rc;
 
 use crate::broker::{Broker, Effect};
 use crate::domain::queue::{QueueName, Shown};
-use crate::domain::setup::{ChangeMode, Origin, SETTINGS, Setting, Settings, SettingsChange};
+use crate::domain::setup::{
+    ChangeMode, Origin, SETTINGS, Setting, Settings, SettingsChange, Value,
+};
 use crate::resp::Reply;
 
 use crate::command::args::{ArgError, Args, is};
@@ -60,7 +62,7 @@ fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
     Ok(Command::Setup(Setup { queue, change: Some(change) }))
 }
 
-fn pair(args: &mut Args<'_, '_>) -> Result<(&'static Setting, Option<u64>), ArgError> {
+fn pair(args: &mut Args<'_, '_>) -> Result<(&'static Setting, Option<Value>), ArgError> {
     let name = args.value()?;
     let Some(setting) = Setting::named(name) else {
         let known = SETTINGS.map(|setting| setting.name).join(", ");
@@ -98,12 +100,19 @@ fn shown(settings: &Settings) -> Reply {
         let (value, origin) = settings.get(setting);
         let fields = [
             ("setting", setting.name.into()),
-            ("value", setting.shown(value).map_or_else(|| Reply::count(value), Reply::from)),
+            ("value", shown_value(setting, &value)),
             ("origin", origin.word().into()),
         ];
         Reply::map(fields)
     };
     Reply::Array(SETTINGS.into_iter().map(row).collect())
+}
+
+fn shown_value(setting: &'static Setting, value: &Value) -> Reply {
+    match (setting.shown(value), value) {
+        (None, Value::Number(number)) => Reply::count(*number),
+        (shown, _) => shown.unwrap_or_default().into(),
+    }
 }
 
 #[cfg(test)]
@@ -115,7 +124,8 @@ mod tests {
     #[test]
     fn parse() {
         let of = |mode, values: &[(&'static Setting, Option<u64>)]| {
-            let change = SettingsChange { mode, origin: Origin::Setup, values: values.to_vec() };
+            let values = values.iter().map(|(setting, value)| (*setting, value.map(Value::from)));
+            let change = SettingsChange { mode, origin: Origin::Setup, values: values.collect() };
             Ok(Command::Setup(Setup { queue: queue("q"), change: Some(change) }))
         };
         check(&[

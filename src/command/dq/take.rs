@@ -1,11 +1,13 @@
-//! `DQ.TAKE queue [COUNT n] [BLOCK d] [LEASE d] [DECODE] [ALSO queue ...]`: takes delivered
+//! `DQ.TAKE queue [COUNT n] [BLOCK d] [LEASE d] [TIED] [DECODE] [ALSO queue ...]`: takes delivered
 //! messages for a time.
 //!
-//! Replies with an array of maps: receipt, id, attempt (1 = the first), until (Unix ms), payload;
-//! with ALSO the queue; with DECODE the payload as text, and encoding. Nil if nothing came. A
-//! message that is not settled by `until` can be taken again. BLOCK as in XREADGROUP: without it
-//! the call does not wait, 0 waits for ever. ALSO stands last: queues, 64 at most in all, are
-//! asked from left to right.
+//! Replies with an array of maps: receipt, id, attempt (1 = the first), until (Unix ms), payload,
+//! message (for DQ.CANCEL and its like, while it waits for a retry); where there are any, headers
+//! (a map), name, expires (Unix ms); with ALSO the queue; with DECODE the payload as text, and
+//! encoding. Nil if nothing came. A message that is not settled by `until` can be taken again.
+//! BLOCK as in XREADGROUP: without it the call does not wait, 0 waits for ever. TIED: what is not
+//! settled when the connection closes goes back at once, and the attempt counts. ALSO stands last:
+//! queues, 64 at most in all, are asked from left to right.
 //! Errors: ERR (COUNT), BADQUEUE, BADDELAY, TOOBIG, TOOMANY, WRONGTYPE, UNAVAILABLE, UNCERTAIN
 //! (what it leased comes back when the lease ends).
 //! Way: `scheduler::takers`, `lua/take.lua`.
@@ -25,12 +27,12 @@ use crate::resp::{Encoded, Reply};
 
 use crate::command::args::{ArgError, Args, bad_delay, is};
 use crate::command::{
-    Caller, Categories, Category, Command, Failure, Flag, Flags, Handed, MANY, Run, Spec,
+    Caller, Categories, Category, Command, Failure, Flag, Flags, Handed, MANY, Run, Spec, show,
 };
 
 pub const SPEC: Spec = Spec {
     name: "DQ.TAKE",
-    usage: "queue [COUNT n] [BLOCK d] [LEASE d] [DECODE] [ALSO queue ...]",
+    usage: "queue [COUNT n] [BLOCK d] [LEASE d] [TIED] [DECODE] [ALSO queue ...]",
     summary: "Takes delivered messages for a time, or waits for them",
     args: 1..=MANY,
     flags: Flags::of(&[Flag::Write, Flag::Blocking]),
@@ -49,6 +51,7 @@ pub struct Take {
     block_ms: Option<u64>,
     /// `None`: that of the queue.
     lease_ms: Option<u64>,
+    tied: bool,
     decode: bool,
 }
 
@@ -58,11 +61,12 @@ fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
         count: 1,
         block_ms: None,
         lease_ms: None,
+        tied: false,
         decode: false,
     };
     let mut seen: Vec<&'static str> = Vec::new();
     while let Some(option) = args.option() {
-        let words = ["COUNT", "BLOCK", "LEASE", "DECODE", "ALSO"];
+        let words = ["COUNT", "BLOCK", "LEASE", "TIED", "DECODE", "ALSO"];
         let word = words.into_iter().find(|word| is(option, word) && !seen.contains(word));
         seen.extend(word);
         match word {
@@ -72,6 +76,7 @@ fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
             }
             Some("BLOCK") => take.block_ms = Some(args.ms("BLOCK", args.rules.block_ms_max)?),
             Some("LEASE") => take.lease_ms = Some(lease(args)?),
+            Some("TIED") => take.tied = true,
             Some("DECODE") => take.decode = true,
             Some("ALSO") => {
                 take.queues.push(args.queue()?);
@@ -92,7 +97,7 @@ fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
 /// The value of `LEASE`.
 pub fn lease(args: &mut Args<'_, '_>) -> Result<u64, ArgError> {
     let raw = args.value_of("LEASE")?;
-    LEASE.parse(raw).map_err(|rule| bad_delay("LEASE", raw, rule))
+    LEASE.parse_number(raw).map_err(|rule| bad_delay("LEASE", raw, rule))
 }
 
 impl Take {
@@ -104,10 +109,11 @@ impl Take {
             let user = user.map_or_else(String::new, |user| user.name.clone());
             return Run::Ready(Failure::NoQueue { user, queue: name.to_vec() }.into());
         }
-        let Self { queues, count, block_ms, lease_ms, decode } = self;
+        let Self { queues, count, block_ms, lease_ms, tied, decode } = self;
         let shows_queue = queues.len() > 1;
         let block = block_ms.map(|ms| (ms > 0).then(|| Duration::from_millis(ms)));
-        let request = TakeRequest { queues, count, block, lease_ms };
+        let tied = tied.then(|| Rc::clone(caller.tied.get_or_init(|| broker.tied())));
+        let request = TakeRequest { queues, count, block, lease_ms, tied };
         let (broker, enough) = (Rc::clone(broker), CancellationToken::new());
         let stop = enough.clone();
         let reply = async move {
@@ -138,9 +144,15 @@ fn reply(taken: TakenMessages, decode: bool, shows_queue: bool) -> Handed {
             ("attempt", Reply::count(message.attempt)),
             ("until", Reply::count(until_ms)),
             ("payload", Reply::Bulk(payload)),
+            ("message", format!("0-{}", hex::encode(message.receipt.id)).into()),
         ];
+        let envelope = message.envelope;
+        let headers = show::headers(&envelope);
+        let name = envelope.name.map(|name| ("name", Reply::Bulk(name)));
+        let expires = envelope.expires_ms.map(|ms| ("expires", Reply::count(ms)));
         let queue = shows_queue.then(|| ("queue", Reply::Bulk(queue.to_bytes())));
-        let fields = fields.into_iter().chain(encoding).chain(queue);
+        let fields = fields.into_iter().chain(headers).chain(name).chain(expires);
+        let fields = fields.chain(encoding).chain(queue);
         Reply::Map(fields.map(|(key, value)| (key.into(), value)).collect())
     });
     (Reply::Array(rows.collect()), Some(unsent))
@@ -158,6 +170,7 @@ mod tests {
             count: 1,
             block_ms: None,
             lease_ms: None,
+            tied: false,
             decode: false,
         };
         let of = |take| Ok(Command::Take(take));
@@ -166,11 +179,12 @@ mod tests {
             ("DQ.TAKE q", of(take(&["q"]))),
             ("DQ.TAKE q BLOCK 0", of(Take { block_ms: Some(0), ..take(&["q"]) })),
             (
-                "DQ.TAKE q count 1000 block 5s Lease 2m decode also b count",
+                "DQ.TAKE q count 1000 block 5s tied Lease 2m decode also b count",
                 of(Take {
                     count: 1_000,
                     block_ms: Some(5_000),
                     lease_ms: Some(120_000),
+                    tied: true,
                     decode: true,
                     ..take(&["q", "b", "count"])
                 }),
@@ -186,7 +200,7 @@ mod tests {
             ("DQ.TAKE q ALSO", Err("ERR wrong number of arguments for 'dq.take'")),
             ("DQ.TAKE q ALSO ''", Err("BADQUEUE queue '' must not be empty")),
             (&many, Err("TOOMANY more queues than 64 in one DQ.TAKE")),
-            ("DQ.TAKE q TIED", Err("ERR syntax error: unexpected argument 'TIED'")),
+            ("DQ.TAKE q TIED TIED", Err("ERR syntax error: unexpected argument 'TIED'")),
         ]);
     }
 }

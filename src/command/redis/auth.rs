@@ -1,20 +1,25 @@
 //! `AUTH [username] password`: authenticates the connection.
 //!
-//! Replies with OK. Errors: WRONGPASS; ERR where no password is set and none can be right. The only
-//! user is `default`. The reply to a wrong password is delayed, and the delay grows with the number
-//! of wrong passwords from the client's address.
+//! Replies with OK. Errors: WRONGPASS; ERR where no password is set and none can be right, and
+//! where too many passwords are being verified. Without a username the user is `default`. What is
+//! behind it on the connection waits until the password is verified. The reply to a wrong one is
+//! delayed, and the delay grows with the number of wrong ones from the client's address for this
+//! user.
 
 use std::fmt;
 use std::rc::Rc;
 use std::time::Instant;
 
+use futures_util::FutureExt;
+
 use crate::broker::Broker;
+use crate::config::DEFAULT;
 use crate::peers::guesses::Answer;
 use crate::resp::Reply;
 
 use crate::command::args::{ArgError, Args};
 use crate::command::spec::OPEN;
-use crate::command::{Command, Group, Run, Session, Spec};
+use crate::command::{Command, Group, Judged, Run, Session, Spec, Then, User};
 
 pub const SPEC: Spec = Spec {
     name: "AUTH",
@@ -47,42 +52,89 @@ fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
 
 impl Auth<'_> {
     pub fn run(self, session: &mut Session, broker: &Rc<Broker>) -> Run {
-        let answer = match self.username {
-            None if !session.rules.access.has_password() => Err(ArgError::plain(
-                "AUTH <password> called without any password configured for the default user. \
-                 Are you sure your configuration is correct?",
-            )),
-            username => authenticate(session, username.unwrap_or(b"default"), self.password),
-        };
-        match answer {
-            Ok(()) => Run::Ready(Reply::Ok),
-            Err(error) => refused(session, broker, error),
+        match self.username {
+            None if !session.access.has_password() => Run::Ready(
+                ArgError::plain(
+                    "AUTH <password> called without any password configured for the default user. \
+                     Are you sure your configuration is correct?",
+                )
+                .into(),
+            ),
+            username => {
+                let username = username.unwrap_or(DEFAULT.as_bytes());
+                let then = |_: &mut Session| Run::Ready(Reply::Ok);
+                authenticate(session, broker, username, self.password, then)
+            }
         }
     }
 }
 
-/// Also for HELLO.
+/// Lets the session be the user, and goes on with `then`; or refuses it. Also for HELLO.
 pub fn authenticate(
     session: &mut Session,
+    broker: &Rc<Broker>,
     username: &[u8],
     password: &[u8],
-) -> Result<(), ArgError> {
-    session.caller.user = Some(session.rules.access.authenticate(username, password)?);
-    Ok(())
+    then: impl FnOnce(&mut Session) -> Run + 'static,
+) -> Run {
+    let (hash, user) = match session.access.judge(username, password) {
+        Judged::Right(user) => return enter(session, user, then),
+        Judged::Wrong(user) => return wrong(session, broker, user.as_deref()),
+        Judged::By(hash, user) => (hash, user),
+    };
+    match broker.passwords.known(&hash, password) {
+        Some(true) => return enter(session, user, then),
+        Some(false) => return wrong(session, broker, Some(&user)),
+        None => {}
+    }
+    let from = &session.caller.client.addr;
+    let Ok(outcome) = broker.passwords.verify(&hash, password, from) else {
+        return busy();
+    };
+    let (broker, from) = (Rc::clone(broker), from.clone());
+    Run::Verified(Box::pin(outcome.map(move |right| {
+        // Now: a client that leaves before its answer does not come by it uncounted.
+        let answer = (right == Some(false)).then(|| note_wrong(&from, &broker, Some(&user)));
+        Box::new(move |session: &mut Session| {
+            // There may be other users by now.
+            let now = session.access.user(user.name.as_bytes()).cloned();
+            let now = now.filter(|now| now.password.as_ref() == Some(&hash));
+            match (right, answer, now) {
+                (_, Some(answer), _) => refused(answer),
+                (Some(true), _, Some(now)) => enter(session, now, then),
+                (Some(_), ..) => wrong(session, &broker, Some(&user)),
+                (None, ..) => busy(),
+            }
+        }) as Then
+    })))
 }
 
-/// The reply to a refusal; also for HELLO. A wrong password is logged, and its reply may be
-/// delayed, which holds up this connection alone.
-pub fn refused(session: &Session, broker: &Rc<Broker>, error: ArgError) -> Run {
-    let wrong = error.code() == "WRONGPASS";
-    let reply = Reply::from(error);
-    if !wrong {
-        return Run::Ready(reply);
-    }
-    let client = &session.caller.client.addr;
+fn enter(session: &mut Session, user: Rc<User>, then: impl FnOnce(&mut Session) -> Run) -> Run {
+    session.set_user(Some(user));
+    then(session)
+}
+
+fn busy() -> Run {
+    Run::Ready(ArgError::plain("busy verifying other passwords; try again").into())
+}
+
+/// The reply to a wrong password; it is logged. The reply may be delayed, which holds up this
+/// connection alone.
+fn wrong(session: &Session, broker: &Rc<Broker>, user: Option<&User>) -> Run {
+    refused(note_wrong(&session.caller.client.addr, broker, user))
+}
+
+fn note_wrong(client: &str, broker: &Broker, user: Option<&User>) -> Answer {
+    let user = user.map(|user| user.name.as_str());
     broker.metrics.wrong_passwords.of([]).increment(1);
-    tracing::warn!(client, "a client gave a wrong password");
-    match broker.guesses.failed(client, Instant::now()) {
+    tracing::warn!(client, user, "a client gave a wrong password");
+    broker.guesses.failed(client, user, Instant::now())
+}
+
+fn refused(answer: Answer) -> Run {
+    let text = "invalid username-password pair or user is disabled.";
+    let reply = Reply::from(ArgError::new("WRONGPASS", text));
+    match answer {
         Answer::Now => Run::Ready(reply),
         Answer::After(wait, place) => Run::Later(Box::pin(async move {
             tokio::time::sleep(wait).await;

@@ -11,6 +11,7 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use crate::broker::Broker;
+use crate::config::DEFAULT;
 use crate::domain::queue::Shown;
 use crate::peers::registry;
 use crate::resp::Reply;
@@ -286,10 +287,14 @@ impl Filter {
         self.id.is_none_or(|id| id == client.id)
             && is(&self.addr, &client.addr)
             && is(&self.laddr, &client.laddr)
-            && is(&self.user, "default")
+            && is(&self.user, user_of(&client.about.borrow()))
             && self.normal
             && !(self.skip_me && client.id == me.id)
     }
+}
+
+fn user_of(about: &registry::About) -> &str {
+    about.user.as_deref().unwrap_or(DEFAULT)
 }
 
 /// One connection as Redis shows it, as far as there is something to show.
@@ -301,7 +306,7 @@ fn line(client: &registry::Client) -> String {
     // Writing to a string cannot fail.
     let _ = write!(
         line,
-        " name={} age={} idle={} flags={} db=0 sub=0 psub=0 ssub=0 multi={} cmd={} user=default \
+        " name={} age={} idle={} flags={} db=0 sub=0 psub=0 ssub=0 multi={} cmd={} user={} \
          redir=-1 resp={} lib-name={} lib-ver={}",
         text(&about.name),
         seconds(client.created),
@@ -309,6 +314,7 @@ fn line(client: &registry::Client) -> String {
         if about.queued.is_some() { 'x' } else { 'N' },
         about.queued.map_or(-1, |queued| queued as i64),
         about.last_command.unwrap_or("null").to_ascii_lowercase(),
+        user_of(&about),
         about.protocol as u8,
         text(&about.lib_name),
         text(&about.lib_ver),

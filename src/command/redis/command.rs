@@ -1,7 +1,8 @@
 //! `COMMAND`, `COMMAND COUNT|LIST|INFO|DOCS|GETKEYS`: descriptions of the commands.
 //!
 //! redis-cli makes its hints from DOCS, cluster clients find keys by the rest. Everything comes
-//! from the table; commands that this broker refuses are not listed. Errors: ERR.
+//! from the table; commands that this broker refuses, and those that the user may not run, are not
+//! listed. Errors: ERR.
 
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
@@ -14,7 +15,7 @@ use crate::domain::queue::Shown;
 use crate::resp::{Encoded, Reply};
 
 use crate::command::args::{ArgError, Args, is};
-use crate::command::{Caller, Command, Flag, Group, Kind, Run, Spec, TABLE, usage};
+use crate::command::{Caller, Command, Flag, Group, Kind, Run, Spec, TABLE, User, usage};
 
 pub const SPEC: Spec = Spec {
     name: "COMMAND",
@@ -68,7 +69,9 @@ fn filter(args: &mut Args<'_, '_>) -> Result<Option<Bytes>, ArgError> {
 
 fn key(args: &mut Args<'_, '_>) -> Result<Introspect, ArgError> {
     let name = args.value()?;
-    let spec = find(name).ok_or_else(|| ArgError::plain("Invalid command specified"))?;
+    let spec = listed(None)
+        .find(|spec| is(name, spec.name))
+        .ok_or_else(|| ArgError::plain("Invalid command specified"))?;
     let rest = args.rest();
     if !spec.args.contains(&rest.len()) {
         return Err(ArgError::plain("Invalid number of arguments specified for command"));
@@ -87,23 +90,26 @@ fn encoded_once(place: &OnceLock<Arc<Encoded>>, make: impl FnOnce() -> Reply) ->
     Reply::Encoded(Arc::clone(place.get_or_init(|| Encoded::new(&make()))))
 }
 
-fn listed() -> impl Iterator<Item = &'static Spec> {
-    TABLE.iter().copied().filter(|spec| spec.group != Group::Refused)
-}
-
-fn find(name: &[u8]) -> Option<&'static Spec> {
-    listed().find(|spec| is(name, spec.name))
+/// Those that the user may run; of no user all.
+fn listed(user: Option<&User>) -> impl Iterator<Item = &'static Spec> {
+    let there = TABLE.iter().copied().filter(|spec| spec.group != Group::Refused);
+    there.filter(move |spec| user.is_none_or(|user| user.may(spec)))
 }
 
 impl Introspect {
-    pub fn run(self, _: &Caller, _: &Rc<Broker>) -> Run {
-        Run::Ready(self.answer())
+    pub fn run(self, caller: &Caller, _: &Rc<Broker>) -> Run {
+        Run::Ready(self.answer(caller.user.as_deref().filter(|user| !user.is_unlimited())))
     }
 
-    fn answer(self) -> Reply {
+    /// `user`: if there is something that it may not do.
+    fn answer(self, user: Option<&User>) -> Reply {
+        let listed = || listed(user);
         let name = |spec: &Spec| Reply::from(spec.name.to_ascii_lowercase());
         match self {
-            Self::All => encoded_once(&ALL, || Reply::Array(listed().map(described).collect())),
+            Self::All => {
+                let all = || Reply::Array(listed().map(described).collect());
+                if user.is_none() { encoded_once(&ALL, all) } else { all() }
+            }
             Self::Count => Reply::count(listed().count().try_into().unwrap_or(0)),
             Self::List(pattern) => {
                 let pattern = pattern.unwrap_or(Bytes::from_static(b"*")).to_ascii_lowercase();
@@ -112,14 +118,16 @@ impl Introspect {
                 };
                 Reply::Array(listed().filter(fits).map(name).collect())
             }
-            Self::Info(names) if names.is_empty() => Self::All.answer(),
+            Self::Info(names) if names.is_empty() => Self::All.answer(user),
             Self::Info(names) => {
+                let find = |name: &Bytes| listed().find(|spec| is(name, spec.name));
                 let info = |name: &Bytes| find(name).map_or(Reply::Null, described);
                 Reply::Array(names.iter().map(info).collect())
             }
-            Self::Docs(names) if names.is_empty() => encoded_once(&DOCS, || {
-                Reply::Map(listed().map(|spec| (name(spec), docs(spec))).collect())
-            }),
+            Self::Docs(names) if names.is_empty() => {
+                let all = || Reply::Map(listed().map(|spec| (name(spec), docs(spec))).collect());
+                if user.is_none() { encoded_once(&DOCS, all) } else { all() }
+            }
             Self::Docs(names) => {
                 let asked = |spec: &&Spec| names.iter().any(|name| is(name, spec.name));
                 Reply::Map(listed().filter(asked).map(|spec| (name(spec), docs(spec))).collect())
@@ -218,7 +226,8 @@ mod tests {
 
     #[test]
     fn entries() {
-        let head = |name: &str| match described(find(name.as_bytes()).unwrap()) {
+        let find = |name: &str| listed(None).find(|spec| is(name.as_bytes(), spec.name));
+        let head = |name: &str| match described(find(name).unwrap()) {
             Reply::Array(fields) => {
                 assert_eq!(fields.len(), 10);
                 format!("{:?} {:?}", fields[1], fields[3])
@@ -235,19 +244,21 @@ mod tests {
         for (name, wanted) in rows {
             assert_eq!(head(name), wanted, "{name}");
         }
-        assert!(find(b"watch").is_none());
-        let unknown = Introspect::Info(vec![Bytes::from_static(b"nope")]).answer();
+        assert!(find("watch").is_none());
+        let unknown = Introspect::Info(vec![Bytes::from_static(b"nope")]).answer(None);
         assert_eq!(unknown, Reply::Array(vec![Reply::Null]));
-        let Reply::Map(one) = Introspect::Docs(vec![Bytes::from_static(b"Dq.Get")]).answer() else {
+        let Reply::Map(one) = Introspect::Docs(vec![Bytes::from_static(b"Dq.Get")]).answer(None)
+        else {
             panic!()
         };
         assert_eq!(one.len(), 1);
         // Two arrays in RESP2.
-        for (asked, wanted) in
-            [(Introspect::All, listed().count()), (Introspect::Docs(vec![]), 2 * listed().count())]
-        {
+        for (asked, wanted) in [
+            (Introspect::All, listed(None).count()),
+            (Introspect::Docs(vec![]), 2 * listed(None).count()),
+        ] {
             let mut bytes = BytesMut::new();
-            asked.answer().encode(Protocol::Resp2, &mut bytes);
+            asked.answer(None).encode(Protocol::Resp2, &mut bytes);
             let head = format!("*{wanted}\r\n");
             assert!(bytes.starts_with(head.as_bytes()) && bytes.len() > 5_000);
         }

@@ -14,7 +14,7 @@ use crate::domain::queue::Shown;
 use crate::resp::{Protocol, Reply};
 
 use crate::command::args::{ArgError, Args};
-use crate::command::redis::auth::{authenticate, refused};
+use crate::command::redis::auth::authenticate;
 use crate::command::redis::client::name_argument;
 use crate::command::spec::OPEN;
 use crate::command::{Command, Group, REDIS_VERSION, Run, Session, Spec};
@@ -73,33 +73,39 @@ fn version(raw: &[u8]) -> Result<Protocol, ArgError> {
 
 impl Hello<'_> {
     pub fn run(self, session: &mut Session, broker: &Rc<Broker>) -> Run {
-        match self.answer(session) {
+        let Self { protocol, auth, name } = self;
+        let then = move |session: &mut Session| match greet(session, protocol, name) {
             Ok(reply) => Run::Ready(reply),
-            Err(error) => refused(session, broker, error),
+            Err(error) => Run::Ready(error.into()),
+        };
+        match auth {
+            Some((username, password)) => authenticate(session, broker, username, password, then),
+            None => then(session),
         }
     }
+}
 
-    fn answer(self, session: &mut Session) -> Result<Reply, ArgError> {
-        if let Some((username, password)) = self.auth {
-            authenticate(session, username, password)?;
-        }
-        if !session.is_authenticated() {
-            return Err(ArgError::new("NOAUTH", LOCKED));
-        }
-        if let Some(name) = self.name {
-            session.caller.client.about.borrow_mut().name = name;
-        }
-        session.speak(self.protocol.unwrap_or(session.caller.protocol));
-        Ok(Reply::map([
-            ("server", "redis".into()),
-            ("version", REDIS_VERSION.into()),
-            ("proto", Reply::Integer(session.caller.protocol as i64)),
-            ("id", Reply::count(session.caller.client.id)),
-            ("mode", "standalone".into()),
-            ("role", "master".into()),
-            ("modules", Reply::Array(Vec::new())),
-        ]))
+fn greet(
+    session: &mut Session,
+    protocol: Option<Protocol>,
+    name: Option<Bytes>,
+) -> Result<Reply, ArgError> {
+    if !session.is_authenticated() {
+        return Err(ArgError::new("NOAUTH", LOCKED));
     }
+    if let Some(name) = name {
+        session.caller.client.about.borrow_mut().name = name;
+    }
+    session.speak(protocol.unwrap_or(session.caller.protocol));
+    Ok(Reply::map([
+        ("server", "redis".into()),
+        ("version", REDIS_VERSION.into()),
+        ("proto", Reply::Integer(session.caller.protocol as i64)),
+        ("id", Reply::count(session.caller.client.id)),
+        ("mode", "standalone".into()),
+        ("role", "master".into()),
+        ("modules", Reply::Array(Vec::new())),
+    ]))
 }
 
 #[cfg(test)]
@@ -125,23 +131,18 @@ mod tests {
 
     #[test]
     fn all_or_nothing() {
-        let hello = |password: &'static [u8]| Hello {
-            protocol: Some(Protocol::Resp3),
-            auth: (!password.is_empty()).then_some((b"default", password)),
-            name: Some(Bytes::from_static(b"me")),
-        };
         let mut desk = LocalConnection::new(&[("server.password", "secret")]);
-        let code = |answer: Result<Reply, ArgError>| answer.map(|_| ()).map_err(|e| e.to_string());
-        let locked = code(hello(b"").answer(&mut desk.session)).unwrap_err();
-        assert!(locked.starts_with("NOAUTH HELLO must be called with the client already"));
-        let wrong = code(hello(b"guess").answer(&mut desk.session)).unwrap_err();
-        assert!(wrong.starts_with("WRONGPASS "));
-        assert_eq!(desk.session.caller.protocol, Protocol::Resp2);
-        assert!(desk.session.caller.client.about.borrow().name.is_empty());
-
-        assert_eq!(code(hello(b"secret").answer(&mut desk.session)), Ok(()));
-        assert_eq!(desk.session.caller.protocol, Protocol::Resp3);
-        assert_eq!(desk.session.caller.client.about.borrow().name, "me");
-        assert!(desk.session.is_authenticated());
+        let hello = |session: &mut Session| {
+            let name = Some(Bytes::from_static(b"me"));
+            let answer = greet(session, Some(Protocol::Resp3), name).map(drop);
+            let name = session.caller.client.about.borrow().name.clone();
+            (answer.map_err(|error| error.to_string()), session.caller.protocol, name)
+        };
+        let (locked, protocol, name) = hello(&mut desk.session);
+        assert!(locked.unwrap_err().starts_with("NOAUTH HELLO must be called with the client"));
+        assert_eq!((protocol, name), (Protocol::Resp2, Bytes::new()));
+        desk.session.set_user(desk.session.access.user(b"default").cloned());
+        let greeted = (Ok(()), Protocol::Resp3, Bytes::from_static(b"me"));
+        assert_eq!(hello(&mut desk.session), greeted);
     }
 }

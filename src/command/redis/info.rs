@@ -12,7 +12,9 @@ use crate::broker::{Broker, Section, ServerInfo as Numbers};
 use crate::resp::Reply;
 
 use crate::command::args::{ArgError, Args};
-use crate::command::{Caller, Categories, Category, Command, Group, REDIS_VERSION, Run, Spec};
+use crate::command::{
+    Caller, Categories, Category, Command, Group, REDIS_VERSION, Run, Spec, User,
+};
 
 pub const SPEC: Spec = Spec {
     name: "INFO",
@@ -39,26 +41,27 @@ fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
 }
 
 impl ServerInfo {
-    pub fn run(self, _: &Caller, broker: &Rc<Broker>) -> Run {
+    pub fn run(self, caller: &Caller, broker: &Rc<Broker>) -> Run {
         let about_queues = |s: &String| matches!(s.as_str(), "messages" | "queues");
         let reads = self.sections.is_empty() || self.sections.iter().any(about_queues);
         match reads.then(|| broker.newer_readings()).flatten() {
-            None => Run::Ready(self.shown(broker)),
+            None => Run::Ready(self.shown(broker, caller.user.as_deref())),
             Some(newer) => {
-                let broker = Rc::clone(broker);
+                let (broker, user) = (Rc::clone(broker), caller.user.clone());
                 Run::Later(Box::pin(async move {
                     newer.await;
-                    self.shown(&broker)
+                    self.shown(&broker, user.as_deref())
                 }))
             }
         }
     }
 
-    fn shown(&self, broker: &Broker) -> Reply {
+    /// Queues that the user may name are named.
+    fn shown(&self, broker: &Broker, user: Option<&User>) -> Reply {
         let connected = broker.clients.len();
         let limit = broker.clients_max.get();
         let mut sections = standard(&broker.server_info(), connected, limit);
-        sections.extend(broker.overview());
+        sections.extend(broker.overview(|queue| user.is_some_and(|user| user.may_name(queue))));
         self.text(&sections).into()
     }
 

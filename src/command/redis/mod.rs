@@ -1,5 +1,6 @@
 //! The commands of Redis that clients need besides: handshake, transactions, introspection.
 
+pub mod acl;
 pub mod auth;
 pub mod basic;
 pub mod client;

@@ -12,6 +12,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 
 use crate::broker::{Broker, Ticket};
+use crate::domain::envelope::Carries;
 use crate::domain::queue::{Due, NameMode};
 use crate::resp::Reply;
 
@@ -84,10 +85,12 @@ pub enum Queued {
         due: Due,
         payload: Bytes,
         name: Option<(Bytes, NameMode)>,
+        carries: Carries,
     },
     Moffer {
         queue: Bytes,
         messages: Vec<(Due, Bytes)>,
+        carries: Carries,
     },
     /// Asks nothing of Redis.
     Local(Reply),
@@ -102,7 +105,7 @@ impl Queued {
                 let all = queue.len() + payload.len() + name + OVERHEAD;
                 (1, payload.len(), all)
             }
-            Self::Moffer { queue, messages } => {
+            Self::Moffer { queue, messages, .. } => {
                 let payloads = messages.iter().map(|(_, payload)| payload.len()).sum();
                 let all = queue.len() + payloads + (messages.len() + 1) * OVERHEAD;
                 (messages.len(), payloads, all)
@@ -116,16 +119,16 @@ impl Queued {
 
     fn run(self, broker: &Broker) -> Ran {
         match self {
-            Self::Offer { queue, due, payload, name: None } => {
-                Ran::Offered(broker.offer(&queue, due, &payload), ReplyForm::One)
+            Self::Offer { queue, due, payload, name: None, carries } => {
+                Ran::Offered(broker.offer(&queue, due, &payload, carries), ReplyForm::One)
             }
-            Self::Offer { queue, due, payload, name: Some((name, mode)) } => {
-                let ticket = broker.offer_named(&queue, due, &payload, &name, mode);
+            Self::Offer { queue, due, payload, name: Some((name, mode)), carries } => {
+                let ticket = broker.offer_named(&queue, due, &payload, (&name, mode), carries);
                 Ran::Offered(ticket, ReplyForm::One)
             }
-            Self::Moffer { queue, messages } => {
+            Self::Moffer { queue, messages, carries } => {
                 let messages = messages.iter().map(|(due, payload)| (*due, &payload[..]));
-                Ran::Offered(broker.moffer(&queue, messages), ReplyForm::Many)
+                Ran::Offered(broker.moffer(&queue, messages, carries), ReplyForm::Many)
             }
             Self::Local(reply) => Ran::Ready(reply),
         }
@@ -329,10 +332,12 @@ mod tests {
             due: Due::In(5),
             payload: vec![b'x'; bytes].into(),
             name: Some((Bytes::from_static(b"name"), NameMode::Nx)),
+            carries: Carries::Nothing,
         };
         let many = |count: usize| Queued::Moffer {
             queue: Bytes::from_static(b"q"),
             messages: vec![(Due::In(5), Bytes::from_static(b"x")); count],
+            carries: Carries::Nothing,
         };
         let echo = |bytes: usize| Queued::Local(Reply::from("e".repeat(bytes)));
         let rows = [

@@ -173,3 +173,38 @@ pub fn methods(version: &'static str) -> String {
     consumers_go_on(&scene, "renamed", &leased);
     "leases and retries go on".to_owned()
 }
+
+/// Redisson offers to a queue that takers alone consume, whoever delivers; its methods do not know
+/// messages that carry more than a payload.
+pub fn takers_alone(version: &'static str) -> String {
+    let scene = Scene::new(version, &[]);
+    let jvm = scene.warm_jvm();
+    let (mut redisson, mut broker) = (jvm.client(), scene.broker());
+    done(&mut broker, "DQ.SETUP alone destination take");
+    for number in 0..20 {
+        let payload = format!("from Redisson {number}");
+        assert_eq!(call(&mut redisson, &["OFFER", "alone", "20", &payload]).text(), "OK");
+        let receipt = lent(&mut broker, "alone", &payload, 1);
+        assert_eq!(call(&mut broker, &["DQ.ACK", "alone", &receipt]), Value::Int(1));
+    }
+
+    offer(&mut broker, &["alone", "1h", "plain"]);
+    offer(&mut broker, &["alone", "1h", "carried", "HEADER", "k", "v"]);
+    assert_eq!(say(&mut redisson, "SIZE alone"), Value::Int(2));
+    assert_eq!(say(&mut redisson, "REMOVE alone carried"), Value::Int(0));
+    assert_eq!(say(&mut redisson, "REMOVE alone plain"), Value::Int(1));
+    assert_eq!(say(&mut broker, "DQ.REMOVE alone carried"), Value::Int(1));
+
+    // Delivered by Redisson's own transfer it has its headers all the same.
+    for number in 0..20 {
+        let payload = number.to_string();
+        offer(&mut broker, &["alone", "20", &payload, "HEADER", "number", &payload]);
+        let taken = call(&mut broker, &["DQ.TAKE", "alone", "BLOCK", "10s"]);
+        let field = |name| field_of(&taken.elements()[0], name).unwrap();
+        assert_eq!((field("payload").text(), field("attempt")), (payload.clone(), Value::Int(1)));
+        assert_eq!(field("headers").texts(), ["number".to_owned(), payload]);
+        let receipt = field("receipt").text();
+        assert_eq!(call(&mut broker, &["DQ.ACK", "alone", &receipt]), Value::Int(1));
+    }
+    "offers of both are taken".to_owned()
+}

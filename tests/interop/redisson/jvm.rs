@@ -4,6 +4,7 @@
 //! It is spoken to with the client of the other tests, and ends when its value does, or when this
 //! process does, since its stdin closes.
 
+use crate::support::faketime;
 use crate::support::resp::Client;
 use crate::support::wait;
 use std::fs::{self, File};
@@ -51,7 +52,8 @@ impl Jvm {
         let log = made().join(format!("redisson-{number}.log"));
         let mut command = Command::new("java");
         if let Some(ahead) = ahead {
-            command.env("LD_PRELOAD", faketime()).env("FAKETIME", ahead);
+            let library = faketime::library().expect("there is no libfaketime: install faketime");
+            command.env("LD_PRELOAD", library).env("FAKETIME", ahead);
             // Timers go by the monotonic clock, which is nobody's to set.
             command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
             // Waits of threads go by that clock, too; without this some never end.
@@ -176,13 +178,4 @@ fn once(dir: &Path, of: &[&PathBuf], make: impl FnOnce(&Path)) {
     fs::create_dir_all(dir).unwrap();
     make(dir);
     fs::write(stamp, text).unwrap();
-}
-
-/// The library of Debian's package.
-fn faketime() -> PathBuf {
-    let homes = fs::read_dir("/usr/lib").unwrap().flatten();
-    let found = homes
-        .map(|home| home.path().join("faketime/libfaketimeMT.so.1"))
-        .find(|library| library.exists());
-    found.unwrap_or_else(|| panic!("there is no libfaketime: install faketime"))
 }

@@ -51,7 +51,7 @@ const EACH: [(&str, Scenario); 7] = [
 ];
 
 /// Run once, with the newest and with others that the scenario names.
-const ONCE: [(&str, Scenario); 10] = [
+const ONCE: [(&str, Scenario); 11] = [
     ("upgrade with messages pending", upgrade::shared),
     ("members that the newest cannot read", upgrade::poison),
     ("pending members converted", upgrade::converted),
@@ -62,6 +62,7 @@ const ONCE: [(&str, Scenario); 10] = [
     ("20,000 messages, 3 JVMs, 2 brokers", mixed::messages),
     ("20,000 messages, take beside DQ.TAKE", consumers::both),
     ("methods of Redisson while messages are leased", consumers::methods),
+    ("a queue for takers alone", consumers::takers_alone),
 ];
 
 struct Result {

@@ -94,11 +94,11 @@ printf "$binary" | broker -x DQ.MOFFER "$QUEUE" 0 one 0 '' 0 >/dev/null
 take() { broker DQ.TAKE "$QUEUE" BLOCK 5s | tr '\0\n' '0 '; }
 receipt() { grep -oE '[0-9a-f]{16}:[0-9]+' | head -1; }
 taken=$(broker DQ.TAKE "$QUEUE" BLOCK 5s)
-is '*attempt?1*payload?one' "$taken"
+is '*attempt?1*payload?one?message?0-*' "$taken"
 one=$(receipt <<<"$taken") taken=$(take)
-is '*attempt 1*payload *( )' "$taken"
+is '*attempt 1*payload  message 0-*' "$taken"
 two=$(receipt <<<"$taken") taken=$(take)
-is "*attempt 1*payload $(printf "$binary" | tr '\0\n' '0 ') " "$taken"
+is "*attempt 1*payload $(printf "$binary" | tr '\0\n' '0 ') message 0-*" "$taken"
 three=$(receipt <<<"$taken")
 acked=$(broker DQ.ACK "$QUEUE" "$one")
 is 1 "$acked"
@@ -106,7 +106,7 @@ is 0 "$(broker DQ.ACK "$QUEUE" "$one")"
 is 2 "$(broker DQ.EXTEND "$QUEUE" "$two" "$three" LEASE 2m)"
 is 1 "$(broker DQ.NACK "$QUEUE" "$two" DELAY 0 REASON 'not yet')"
 taken=$(take)
-is "*id ${two%:*} attempt 2*payload *( )" "$taken"
+is "*id ${two%:*} attempt 2*payload  message 0-*" "$taken"
 is 2 "$(broker DQ.ACK "$QUEUE" "$(receipt <<<"$taken")" "$three")"
 is '' "$(broker DQ.TAKE "$QUEUE")"
 echo consume

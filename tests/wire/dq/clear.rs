@@ -15,7 +15,7 @@ fn clear() {
         // A pause stays.
         (
             "DQ.INFO «q»\r\nECHO end\r\n",
-            "«*74|%37»\r\n«lines»$6\r\npaused\r\n:1\r\n«lines»$3\r\nend\r\n",
+            "«*78|%39»\r\n«lines»$6\r\npaused\r\n:1\r\n«lines»$3\r\nend\r\n",
         ),
         ("DQ.CLEAR\r\n", "-ERR wrong number of arguments for 'dq.clear' command; «text»\r\n"),
         ("DQ.CLEAR «q» x\r\n", "-ERR wrong number of arguments for 'dq.clear' command; «text»\r\n"),

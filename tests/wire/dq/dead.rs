@@ -75,7 +75,7 @@ fn a_thousand_at_a_time() {
     for count in [1_000, 500] {
         peer.sends("DQ.TAKE «q» COUNT 1000\r\n");
         peer.gets(&format!("*{count}\r\n"));
-        let row = "*10\r\n$7\r\nreceipt\r\n$18\r\n«text»\r\n«lines»payload\r\n$«int»\r\n«text»\r\n";
+        let row = "*12\r\n$7\r\nreceipt\r\n$18\r\n«text»\r\n«lines»message\r\n$«int»\r\n«text»\r\n";
         let receipts = (0..count).map(|_| peer.gets(row).remove(0));
         let receipts: Vec<String> = receipts.collect();
         peer.sends(format!("DQ.NACK «q» {} FATAL REASON some\r\n", receipts.join(" ")));
@@ -93,7 +93,8 @@ fn dead_refused() {
                  [MATCH pattern] [DELAY d]|DROP [id ...] [MATCH pattern]>";
     let id = |id| {
         format!(
-            "-BADID id '{id}' must be the id that DQ.DEAD LIST shows, 16 hexadecimal digits\r\n"
+            "-BADID id '{id}' must be the id that DQ.DEAD LIST shows, 16 hexadecimal digits, and \
+             of a stream @group behind them\r\n"
         )
     };
     check(&[

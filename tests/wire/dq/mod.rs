@@ -2,6 +2,7 @@
 
 mod ack;
 mod cancel;
+mod carried;
 mod clear;
 mod contains;
 mod convert;
@@ -18,13 +19,16 @@ mod offer;
 mod pause;
 mod peek;
 mod poll;
+mod push;
 mod quarantine;
 mod queues;
 mod range;
 mod remove;
 mod reschedule;
 mod resume;
+mod retries;
 mod setup;
 mod size;
+mod stream;
 mod take;
 mod taken;

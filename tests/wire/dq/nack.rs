@@ -55,8 +55,8 @@ fn nack() {
 
 #[test]
 fn nack_refused() {
-    let usage = "usage: DQ.NACK queue receipt [receipt ...] [FAIL|SILENT|FATAL] [DELAY d] \
-                 [REASON text]";
+    let usage = "usage: DQ.NACK queue <receipt [receipt ...]|GROUP group entry-id [entry-id ...]> \
+                 [FAIL|SILENT|FATAL] [DELAY d] [REASON text]";
     let receipt = "ffffffffffffffff:1";
     let unexpected =
         |word: &str| format!("-ERR syntax error: unexpected argument '{word}'; {usage}\r\n");

@@ -12,19 +12,31 @@ fn shown(limit: (u64, &str), lease: (u64, &str)) -> String {
         ("backoff_max_ms", (3_600_000, "default")),
         ("jitter", (20, "default")),
         ("in_flight_max", (0, "default")),
+        ("dead_max", (0, "default")),
+        ("dead_keep_ms", (0, "default")),
         ("max_length", (0, "default")),
         ("rate", (0, "default")),
         ("burst", (0, "default")),
     ];
-    let row = |(name, (value, origin)): (&str, (u64, &str))| {
+    let row = |name: &str, value: &str, origin: &str| {
         format!(
-            "«*6|%3»\r\n$7\r\nsetting\r\n${}\r\n{name}\r\n$5\r\nvalue\r\n:{value}\r\n\
+            "«*6|%3»\r\n$7\r\nsetting\r\n${}\r\n{name}\r\n$5\r\nvalue\r\n{value}\r\n\
              $6\r\norigin\r\n${}\r\n{origin}\r\n",
             name.len(),
             origin.len()
         )
     };
-    format!("*{}\r\n{}", rows.len(), rows.map(row).concat())
+    let rows = rows.map(|(name, (value, origin))| row(name, &format!(":{value}"), origin));
+    let others = [
+        row("destination", "$4\r\nlist", "default"),
+        row("expired", "$4\r\ndrop", "default"),
+        row("names_until", "$9\r\ndelivered", "default"),
+        row("groups", "$0\r\n", "default"),
+        row("stream_keep_ms", ":0", "default"),
+        row("consumer_idle_ms", ":604800000", "default"),
+        row("keeper", "$2\r\non", "default"),
+    ];
+    format!("*{}\r\n{}{}", rows.len() + others.len(), rows.concat(), others.concat())
 }
 
 #[test]
@@ -47,6 +59,18 @@ fn setup() {
         ("DQ.SETUP «q» lease 5\r\n", "-ERR unknown setting 'lease'; there are «text»\r\n"),
         ("DQ.SETUP\r\n", "-ERR wrong number of arguments for 'dq.setup' command; «text»\r\n"),
         ("DQ.SETUP «q»\r\n", &shown(plain, own)),
+        ("DQ.SETUP «q» destination set\r\n", "-ERR destination 'set' must be one of «text»\r\n"),
+        ("DQ.SETUP «q» destination TAKE\r\n", "+OK\r\n"),
+        ("DQ.SETUP «q» destination LIST\r\n", "+OK\r\n"),
+        ("DQ.OFFER «q» 1h a NAME n\r\n", "$30\r\n«id»\r\n"),
+        ("DQ.SETUP «q» destination take\r\n", "+OK\r\n"),
+        (
+            "DQ.SETUP «q» destination default\r\n",
+            "-ERR the destination of a queue can be changed while it holds no message only, and \
+             «text»\r\n",
+        ),
+        ("DQ.CANCEL «q» n\r\n", ":1\r\n"),
+        ("DQ.SETUP «q» destination default\r\n", "+OK\r\n"),
     ]);
 }
 

@@ -10,7 +10,7 @@ pub fn first(payload: &str) -> String {
 
 /// One message in an array, with the number of its delivery and that of its attempt.
 pub fn handed_out(payload: &str, delivery: u32, attempt: u32) -> String {
-    format!("*1\r\n«*10|%5»\r\n{}", fields(payload, delivery, attempt))
+    format!("*1\r\n«*12|%6»\r\n{}", fields(payload, delivery, attempt))
 }
 
 /// What is in the map of a message.
@@ -19,7 +19,7 @@ fn fields(payload: &str, delivery: u32, attempt: u32) -> String {
     format!(
         "$7\r\nreceipt\r\n$18\r\n«hex»:{delivery}\r\n$2\r\nid\r\n$16\r\n«hex»\r\n\
          $7\r\nattempt\r\n:{attempt}\r\n$5\r\nuntil\r\n:«ms»\r\n\
-         $7\r\npayload\r\n${size}\r\n{payload}\r\n"
+         $7\r\npayload\r\n${size}\r\n{payload}\r\n$7\r\nmessage\r\n$18\r\n0-«hex»\r\n"
     )
 }
 
@@ -27,8 +27,8 @@ fn fields(payload: &str, delivery: u32, attempt: u32) -> String {
 pub fn take(place: &Place, peer: &mut Peer, payload: &str) -> String {
     push(place, &peer.queue, &[payload]);
     peer.sends("DQ.TAKE «q»\r\n");
-    let [receipt, id, _] = peer.gets(&first(payload)).try_into().unwrap();
-    assert_eq!(receipt, id);
+    let [receipt, id, _, message] = peer.gets(&first(payload)).try_into().unwrap();
+    assert_eq!((&receipt, &message), (&id, &id));
     id
 }
 
@@ -54,17 +54,17 @@ fn take_what_is_there() {
         peer.gets(&first("a"));
         peer.sends("dq.take «q» count 2 lease 1h block 0\r\n");
         let (empty, third) = (fields("", 1, 1), fields("c\r\nc", 1, 1));
-        let parts = peer.gets(&format!("*2\r\n«*10|%5»\r\n{empty}«*10|%5»\r\n{third}"));
-        assert_eq!((&parts[0], &parts[3]), (&parts[1], &parts[4]));
-        assert_ne!(parts[0], parts[3], "ids");
+        let parts = peer.gets(&format!("*2\r\n«*12|%6»\r\n{empty}«*12|%6»\r\n{third}"));
+        assert_eq!((&parts[0], &parts[4]), (&parts[1], &parts[5]));
+        assert_ne!(parts[0], parts[4], "ids");
         // All of one call have one end: now and an hour.
-        assert_eq!(parts[2], parts[5]);
+        assert_eq!(parts[2], parts[6]);
         let time = shared().backing().call(&["TIME"]).unwrap().texts();
         let left = parts[2].parse::<i64>().unwrap() - time[0].parse::<i64>().unwrap() * 1_000;
         assert!((3_580_000..=3_602_000).contains(&left), "{left} ms");
         peer.sends("DQ.TAKE «q» DECODE\r\n");
         let fields = fields("é", 1, 1);
-        peer.gets(&format!("*1\r\n«*12|%6»\r\n{fields}$8\r\nencoding\r\n$6\r\nstring\r\n"));
+        peer.gets(&format!("*1\r\n«*14|%7»\r\n{fields}$8\r\nencoding\r\n$6\r\nstring\r\n"));
         // The rest, and not more.
         peer.sends("DQ.TAKE «q» COUNT 1000\r\nDQ.TAKE «q»\r\n");
         peer.gets(&(first("e") + "«*-1|_»\r\n"));
@@ -78,7 +78,7 @@ fn take_of_other_encodings() {
         peer.sends("DQ.OFFER «q» 0 abc AS kryo5\r\nDQ.TAKE «q» BLOCK 0 DECODE LEASE 100\r\n");
         peer.gets("$30\r\n«id»\r\n");
         let fields = fields("abc", 1, 1);
-        peer.gets(&format!("*1\r\n«*12|%6»\r\n{fields}$8\r\nencoding\r\n$5\r\nkryo5\r\n"));
+        peer.gets(&format!("*1\r\n«*14|%7»\r\n{fields}$8\r\nencoding\r\n$5\r\nkryo5\r\n"));
     }
 }
 
@@ -90,7 +90,7 @@ fn take_of_several_queues() {
         let named = |payload: &str, queue: &str| {
             let fields = fields(payload, 1, 1);
             let size = queue.len();
-            format!("*1\r\n«*12|%6»\r\n{fields}$5\r\nqueue\r\n${size}\r\n{queue}\r\n")
+            format!("*1\r\n«*14|%7»\r\n{fields}$5\r\nqueue\r\n${size}\r\n{queue}\r\n")
         };
         push(shared(), &format!("{queue}b"), &["b1", "b2"]);
         push(shared(), &queue, &["a1"]);
@@ -107,7 +107,7 @@ fn take_of_several_queues() {
 fn take_of_nothing() {
     check(&[
         ("*2\r\n$7\r\nDQ.TAKE\r\n$5\r\n«q»\r\n", "«*-1|_»\r\n"),
-        ("DQ.TAKE «q» COUNT 1000 LEASE 24h DECODE\r\n", "«*-1|_»\r\n"),
+        ("DQ.TAKE «q» COUNT 1000 LEASE 24h tied DECODE\r\n", "«*-1|_»\r\n"),
         ("DQ.TAKE «q» BLOCK 1\r\n", "«*-1|_»\r\n"),
         ("DQ.TAKE «q» BLOCK 20ms ALSO «q»b «q» «q»b\r\n", "«*-1|_»\r\n"),
         // What is pending is not there yet, and what is paused neither.
@@ -120,7 +120,8 @@ fn take_of_nothing() {
 
 #[test]
 fn take_refused() {
-    let usage = "usage: DQ.TAKE queue [COUNT n] [BLOCK d] [LEASE d] [DECODE] [ALSO queue ...]";
+    let usage =
+        "usage: DQ.TAKE queue [COUNT n] [BLOCK d] [LEASE d] [TIED] [DECODE] [ALSO queue ...]";
     let wrong = format!("-ERR wrong number of arguments for 'dq.take' command; {usage}\r\n");
     let unexpected =
         |word: &str| format!("-ERR syntax error: unexpected argument '{word}'; {usage}\r\n");
@@ -188,7 +189,7 @@ fn take_limits() {
     other.sends("DQ.TAKE «q» BLOCK 1\r\n");
     other.gets("-TOOMANY the limit of 2 takers «text»\r\n");
     push(&place, &queue, &["a"]);
-    waits.gets("*1\r\n*12\r\n«lines»$5\r\nqueue\r\n$5\r\n«q»\r\n");
+    waits.gets("*1\r\n*14\r\n«lines»$5\r\nqueue\r\n$5\r\n«q»\r\n");
     other.sends("DQ.TAKE «q»\r\n");
     other.gets("*-1\r\n");
 }
@@ -197,7 +198,7 @@ fn take_limits() {
 fn one_waits(other: &mut Peer, queue: &str) {
     let takers = || {
         other.sends(format!("DQ.INFO {queue}\r\nECHO end\r\n"));
-        other.gets("*74\r\n«lines»$6\r\ntakers\r\n:«int»\r\n«lines»$3\r\nend\r\n").remove(1)
+        other.gets("*78\r\n«lines»$6\r\ntakers\r\n:«int»\r\n«lines»$3\r\nend\r\n").remove(1)
     };
     eventually(takers, |takers| takers == "1");
 }
@@ -237,7 +238,7 @@ fn take_of_a_payload_that_is_too_large() {
         peer.sends("DQ.TAKE «q» COUNT 9\r\n");
         peer.gets(&first("a"));
         let wrong = "-TOOBIG the message at the head of the list has 2097152 bytes, more than a \
-                     reply may hold (1048«text»\r\n";
+                     reply may hold (106«text»\r\n";
         peer.sends("DQ.TAKE «q» COUNT 9\r\nDQ.TAKE «q» BLOCK 0\r\n");
         peer.gets(&wrong.repeat(2));
         place.backing().call(&["LPOP", &queue]).unwrap();
@@ -249,7 +250,7 @@ fn take_of_a_payload_that_is_too_large() {
         peer.sends("DQ.TAKE «q» COUNT 9\r\nDQ.TAKE «q» COUNT 9\r\n");
         peer.gets(&first(&half));
         let (second, third) = (fields(&half, 1, 1), fields("c", 1, 1));
-        peer.gets(&format!("*2\r\n«*10|%5»\r\n{second}«*10|%5»\r\n{third}"));
+        peer.gets(&format!("*2\r\n«*12|%6»\r\n{second}«*12|%6»\r\n{third}"));
     }
 }
 
@@ -261,7 +262,7 @@ fn also_beside_a_spoiled_queue() {
         shared().backing().call(&["SET", &queue, "x"]).unwrap();
         shared().backing().call(&["RPUSH", &format!("{queue}x"), "a"]).unwrap();
         peer.sends("DQ.TAKE «q» ALSO «q»x\r\nDQ.TAKE «q» ALSO «q»x\r\n");
-        let row = "*1\r\n«*12|%6»\r\n«lines»payload\r\n$1\r\na\r\n«lines»«q»x\r\n";
+        let row = "*1\r\n«*14|%7»\r\n«lines»payload\r\n$1\r\na\r\n«lines»«q»x\r\n";
         peer.gets(&format!("{row}-WRONGTYPE the key «q» «text»\r\n"));
     }
 }

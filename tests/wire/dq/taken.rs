@@ -63,15 +63,44 @@ fn pages_of_taken() {
     }
 }
 
+/// What waits goes back to the list, those first that could be taken first; all, or so many.
+#[test]
+fn release() {
+    for mut peer in peers(shared()) {
+        let queue = peer.queue.clone();
+        peer.sends("DQ.TAKEN «q» RELEASE\r\n");
+        peer.gets(":0\r\n");
+        let [a, b, c, d] = ["a", "b", "c", "d"].map(|payload| take(shared(), &mut peer, payload));
+        peer.sends(format!(
+            "DQ.NACK «q» {a}:1 DELAY 3h\r\nDQ.NACK «q» {b}:1 DELAY 1h\r\n\
+             DQ.NACK «q» {c}:1 DELAY 2h\r\nDQ.TAKEN «q» release count 1\r\n"
+        ));
+        peer.gets(":1\r\n:1\r\n:1\r\n:1\r\n");
+        push(shared(), &queue, &["e"]);
+        peer.sends("DQ.TAKEN «q» RELEASE COUNT 0\r\nDQ.TAKEN «q» RELEASE\r\n");
+        peer.gets(":2\r\n:0\r\n");
+        let list = shared().backing().call(&["LRANGE", &queue, "0", "-1"]).unwrap();
+        assert_eq!(list.texts(), ["b", "e", "c", "a"]);
+        // Their receipts count no more; what is leased stays so.
+        peer.sends(format!("DQ.ACK «q» {a}:1 {b}:1 {c}:1\r\nDQ.ACK «q» {d}:1\r\n"));
+        peer.gets(":0\r\n:1\r\n");
+        let keys = shared().backing().call(&["KEYS", &format!("delay_broker_[dlrt]*{queue}*")]);
+        assert_eq!(keys.unwrap().texts(), [""; 0]);
+    }
+}
+
 #[test]
 fn taken_refused() {
-    let usage = "usage: DQ.TAKEN queue [LEASED|WAITING] [COUNT n] [CURSOR c]";
+    let usage = "usage: DQ.TAKEN queue [[LEASED|WAITING] [COUNT n] [CURSOR c]|RELEASE \
+                 [COUNT n]]";
     let unexpected =
         |word: &str| format!("-ERR syntax error: unexpected argument '{word}'; {usage}\r\n");
     let count = |count| format!("-ERR COUNT '{count}' must be a whole number from 1 to 1000\r\n");
     check(&[
         ("DQ.TAKEN «q» DEAD\r\n", &unexpected("DEAD")),
         ("DQ.TAKEN «q» LEASED WAITING\r\n", &unexpected("WAITING")),
+        ("DQ.TAKEN «q» RELEASE CURSOR 0\r\n", &unexpected("CURSOR")),
+        ("DQ.TAKEN «q» RELEASE COUNT x\r\n", "-ERR COUNT 'x' must be a whole number\r\n"),
         ("DQ.TAKEN «q» COUNT 0\r\n", &count("0")),
         ("DQ.TAKEN «q» WAITING COUNT 1001\r\n", &count("1001")),
         (

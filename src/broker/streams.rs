@@ -1,0 +1,71 @@
+//! Queues whose destination is a stream: their settings, and what their consumers give back.
+
+use bytes::Bytes;
+
+use crate::broker::queue::Queue;
+use crate::domain::lease::Nack;
+use crate::domain::queue::Cut;
+use crate::domain::setup::SettingsChange;
+use crate::store::StoreError;
+use crate::store::keys::QueueKeys;
+
+impl Queue<'_> {
+    fn stream_keys(&self) -> QueueKeys {
+        QueueKeys::new(self.name.as_bytes())
+    }
+
+    /// Before the settings change.
+    ///
+    /// # Errors
+    /// `InUse`: the retries of a group lie in a stream that would be forgotten. As every call.
+    pub(super) async fn before_setup(&self, change: &SettingsChange) -> Result<(), StoreError> {
+        let keys = self.stream_keys();
+        if change.makes_stream() {
+            // A hint, given before: who stops in between leaves no stream that nobody keeps.
+            let _ = self.broker.store.note_streams(std::slice::from_ref(&keys.name), true).await;
+        } else if change.may_end_stream()
+            && let Some(state) = self.broker.store.stream_look(&keys).await?
+        {
+            for group in state.groups {
+                if self.broker.store.stream_retries(&keys, &group.name).await? > 0 {
+                    let key = Cut(&keys.again(&group.name)).to_string();
+                    return Err(StoreError::InUse { key });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The destination is a stream now: its groups are there when this ends, or soon.
+    pub(super) async fn after_setup(&self) {
+        let keys = self.stream_keys();
+        if let Err(error) = self.broker.keeper.changed(&keys).await {
+            let queue = Cut(&keys.name);
+            tracing::warn!(%queue, %error, "the groups of this stream are not made yet");
+        }
+    }
+
+    /// Retries may be due; of a queue that has no stream nothing happens.
+    pub(super) fn look_for_retries(&self) {
+        self.broker.keeper.look(&self.stream_keys());
+    }
+
+    /// Takes entries away from consumers of a group; how many.
+    pub async fn stream_nack(
+        &self,
+        group: Bytes,
+        entries: Vec<Bytes>,
+        mode: Nack,
+        delay_ms: Option<u64>,
+        reason: Bytes,
+    ) -> Result<u64, StoreError> {
+        let store = &self.broker.store;
+        let given = store.stream_nack(self.name, &group, &entries, mode, delay_ms, reason).await?;
+        if given.count > 0 {
+            self.metrics().nacked(given.count);
+            self.metrics().died(given.died);
+            self.look_for_retries();
+        }
+        Ok(given.count)
+    }
+}

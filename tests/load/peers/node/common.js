@@ -1,0 +1,3 @@
+// What all peers here share.
+export const concurrency = 50;
+export const queue = "work";
