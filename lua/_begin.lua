@@ -32,7 +32,7 @@ function Begin.queue(now_us, record, name, kinds, claims)
         -- The destination of a queue whose settings say that it is a stream.
         local settings = kind == 'stream' and kinds[i] == name and redis.pcall('HGET', record,
           'settings')
-        if type(settings) ~= 'string' or not string.find(settings, ' destination:2/', 1, true) then
+        if type(settings) ~= 'string' or not Record.is_stream(settings) then
           return nil, { now_us, 'WRONGTYPE', kinds[i] }
         end
       end

@@ -68,6 +68,16 @@ function Lease.wait_ms(backoff, delay, mode, attempt, deliveries, chance)
   return deliveries > 2 and math.max(wait, 100) or wait
 end
 
+-- How a numbered call about the messages of takers begins: as Begin.write, and not where consumers
+-- ask Redis itself.
+function Lease.begin(record, name, kinds)
+  local now_us, queue, refused = Begin.write(record, name, kinds)
+  if not refused and Record.is_stream(queue.settings) then
+    refused = Call.applied({ now_us, 'STREAM' })
+  end
+  return now_us, queue, refused
+end
+
 function Lease.kinds(keys)
   return {
     keys.timeout, 'zset', keys.leased, 'zset', keys.retry, 'zset', keys.dead, 'zset',

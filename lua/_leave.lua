@@ -53,7 +53,7 @@ local function read_run(plan)
         run = run + 1
         run_of[run] = number or 0
       end
-      size = 2 * size
+      size = 4 * size
     else
       size = last and #last < 65536 and math.floor(size / 2) or 1
     end

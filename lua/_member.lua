@@ -30,8 +30,10 @@ function Member.id(member)
   return payload and string.sub(member, id, id + id_size - 1)
 end
 
+local of_8 = string.rep('%02x', 8)
+
 function Member.hex(id)
-  return string.format(string.rep('%02x', #id), string.byte(id, 1, -1))
+  return string.format(#id == 8 and of_8 or string.rep('%02x', #id), string.byte(id, 1, -1))
 end
 
 function Member.message_id(score, id)

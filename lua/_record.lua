@@ -31,6 +31,11 @@ function Record.words(settings, key)
   return settings and string.match(settings, ' ' .. key .. ':([^ /]+)/') or ''
 end
 
+-- Whether what is due becomes entries of a stream.
+function Record.is_stream(settings)
+  return settings and string.find(settings, ' destination:2/', 1, true) ~= nil
+end
+
 -- What a due message becomes: 'list' (or nothing that is known), 'take' or 'stream'.
 function Record.destination(settings)
   return ({ 'take', 'stream' })[Record.setting(settings, 'destination')] or 'list'

@@ -139,8 +139,7 @@ function Store.group(keys, key, now_ms, members, first, last, delays, format, or
     end
   end
   local ready = redis.pcall('LLEN', destination)
-  if type(ready) ~= 'number' and settings
-    and string.find(settings, ' destination:2/', 1, true) then
+  if type(ready) ~= 'number' and Record.is_stream(settings) then
     ready = redis.pcall('XLEN', destination)
     -- This user may not ask: then nothing is known to be too many.
     if type(ready) ~= 'number' and not string.find(ready.err, 'WRONGTYPE', 1, true) then

@@ -21,36 +21,22 @@ local headers_max = 1000
 -- entry in the other stream too.
 local sequence_min = 1000000000
 
--- Whether what is due becomes entries.
-function Stream.is(settings)
-  return settings and string.find(settings, ' destination:2/', 1, true) ~= nil
-end
-
-local function is_fresh(map, due, now_ms)
-  return not map.t or tonumber(due) + map.t > now_ms
-end
-
--- Whether a message that is due has not expired.
-function Stream.is_fresh(payload, due, now_ms)
-  local _, map = Envelope.open(payload)
-  return not map or is_fresh(map, due, now_ms)
-end
-
 -- The reply that refuses a call about a queue that has no stream, or a key of another type in its
 -- place; or nil.
 function Stream.refusal(now_us, queue, destination)
-  if not Stream.is(queue.settings) then return { now_us, 'NOSTREAM' } end
+  if not Record.is_stream(queue.settings) then return { now_us, 'NOSTREAM' } end
   local kind = redis.call('TYPE', destination).ok
   if kind ~= 'none' and kind ~= 'stream' then return { now_us, 'WRONGTYPE', destination } end
 end
 
 -- The fields of a message that is due, or nothing if it has expired.
-local function fields_of(payload, id, due, now_ms)
+function Stream.fields_of(payload, id, due, now_ms)
   local start, map = Envelope.open(payload)
-  if map and map.h and #map.h > headers_max then start, map = 1, nil end
-  map = map or {}
-  if not is_fresh(map, due, now_ms) then return end
-  if start > 1 then payload = string.sub(payload, start) end
+  if not map or map.h and #map.h > headers_max then
+    return { 'payload', payload, 'id', Member.hex(id), 'due', due }
+  end
+  if map.t and tonumber(due) + map.t <= now_ms then return end
+  payload = string.sub(payload, start)
   local fields = { 'payload', payload, 'id', Member.hex(map.i or id), 'due', due }
   if map.l then
     fields[#fields + 1], fields[#fields + 2] = 'limit', string.format('%d', map.l)
@@ -61,12 +47,10 @@ local function fields_of(payload, id, due, now_ms)
   return fields
 end
 
--- Adds due members to the stream. Where Redis refuses one: its place, and the error.
-function Stream.deliver(stream, members, scores, taken, now_ms)
-  for i = 1, taken do
-    local payload, id = Member.read(members[i])
-    local fields = payload and fields_of(payload, id, scores[i], now_ms)
-    local added = fields and redis.pcall('XADD', stream, '*', unpack(fields))
+-- Adds entries of these fields. Where Redis refuses one: which, and the error.
+function Stream.deliver(stream, entries)
+  for i = 1, #entries do
+    local added = redis.pcall('XADD', stream, '*', unpack(entries[i]))
     if type(added) == 'table' and added.err then return i, { err = added.err } end
   end
 end

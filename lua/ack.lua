@@ -27,11 +27,8 @@ local keys = {
   timeout = KEYS[2], leased = KEYS[4], retry = KEYS[5], dead = KEYS[6], taken = KEYS[7],
   tries = KEYS[8], held = KEYS[9],
 }
-local now_us, queue, refused = Begin.write(KEYS[3], ARGV[3], Lease.kinds(keys))
+local now_us, queue, refused = Lease.begin(KEYS[3], ARGV[3], Lease.kinds(keys))
 if refused then return refused end
-if queue.settings and string.find(queue.settings, ' destination:2/', 1, true) then
-  return Call.applied({ now_us, 'STREAM' })
-end
 
 local reply = { now_us, 'OK' }
 local ids, numbers, ends = {}, {}, {} -- ends: how many receipts there are up to each client's last

@@ -43,11 +43,8 @@ local mode, delay, said = ARGV[4], tonumber(ARGV[5]), ARGV[6]
 local tied = mode == 'TIED'
 if tied then mode, delay = 'FAIL', 0 end
 
-local now_us, queue, refused = Begin.write(KEYS[3], ARGV[3], Lease.kinds(keys))
+local now_us, queue, refused = Lease.begin(KEYS[3], ARGV[3], Lease.kinds(keys))
 if refused then return refused end
-if queue.settings and string.find(queue.settings, ' destination:2/', 1, true) then
-  return Call.applied({ now_us, 'STREAM' })
-end
 local _, limit = Lease.terms(queue, nil, ARGV[7])
 local backoff = Lease.backoff(queue, ARGV[8], ARGV[9], ARGV[10])
 

@@ -37,11 +37,8 @@ local destination, count, bytes_max = KEYS[2], tonumber(ARGV[4]), tonumber(ARGV[
 
 local kinds = Lease.kinds(keys)
 kinds[#kinds + 1], kinds[#kinds + 2] = destination, 'list'
-local now_us, queue, refused = Begin.write(KEYS[4], ARGV[3], kinds)
+local now_us, queue, refused = Lease.begin(KEYS[4], ARGV[3], kinds)
 if refused then return refused end
-if queue.settings and string.find(queue.settings, ' destination:2/', 1, true) then
-  return Call.applied({ now_us, 'STREAM' })
-end
 -- Its messages keep their ids: back in the list they would get the receipts of before.
 if Record.destination(queue.settings) == 'take' then return Call.applied({ now_us, 'TAKERS' }) end
 

@@ -13,7 +13,7 @@ local reply = { Begin.now(), 'OK' }
 for i = 1, #keys, 2 do
   -- Nothing recorded is false, another type a table.
   local found = redis.pcall('HMGET', keys[i], 'name', 'settings')
-  local at, is_stream = #reply, not found.err and Stream.is(found[2])
+  local at, is_stream = #reply, not found.err and Record.is_stream(found[2])
   local head = is_stream and redis.pcall('ZRANGE', keys[i + 1], 0, 0, 'WITHSCORES') or {}
   reply[at + 1], reply[at + 2] = found[1] or '', is_stream and 1 or 0
   reply[at + 3] = not head.err and head[2] or ''

@@ -51,11 +51,8 @@ local lapse_max = 200 -- leases that are ended in one call
 
 local kinds = Lease.kinds(keys)
 kinds[#kinds + 1], kinds[#kinds + 2] = destination, 'list'
-local now_us, queue, refused = Begin.write(record, ARGV[3], kinds)
+local now_us, queue, refused = Lease.begin(record, ARGV[3], kinds)
 if refused then return refused end
-if queue.settings and string.find(queue.settings, ' destination:2/', 1, true) then
-  return { now_us, 'STREAM' }
-end
 
 local of_all = redis.pcall('HGET', all, 'paused_until')
 local paused_until = Pause.of(queue.paused_until, of_all, now_us / 1000)

@@ -52,7 +52,7 @@ local page = Page.walk(place, cursor, count, 1048576, function(id)
   if bytes + size > bytes_max and bytes > 0 then return 'before' end
   bytes = bytes + size
   local payload = redis.call('HGET', keys.taken, id)
-  if payload and Stream.is(queue.settings) then
+  if payload and Record.is_stream(queue.settings) then
     payload = Stream.payload(Stream.held(keys.taken, id))
     size = #payload
   end

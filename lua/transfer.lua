@@ -50,7 +50,7 @@ local kinds = { timeout, 'zset', destination, 'list', list, 'list' }
 local queue, refused = Begin.queue(now_us, record, ARGV[1], kinds)
 if refused then return refused end
 
-local streams = queue.settings and string.find(queue.settings, ' destination:2/', 1, true)
+local streams = Record.is_stream(queue.settings)
 if streams then
   local kind = redis.call('TYPE', destination).ok
   if kind == 'list' then return { now_us, 'WRONGTYPE', destination } end
@@ -69,8 +69,8 @@ if queue.keeps_list and queue.unlisted_until then
   if again then status = 'AGAIN' end
 end
 
--- The due members have the ranks 0..due-1. They are read in chunks, of one at first, then twice as
--- many each time: the limit in bytes must be noticed before much is read, and the next members may
+-- The due members have the ranks 0..due-1. They are read in chunks, of one at first, then four
+-- times as many: the limit in bytes must be noticed before much is read, and the next members may
 -- be larger than those before.
 local now_ms, pending = string.format('%.3f', now_us / 1000), redis.call('ZCARD', timeout)
 local all_due = status == 'OK' and redis.call('ZCOUNT', timeout, '-inf', now_ms) or 0
@@ -97,7 +97,7 @@ while taken < due do
     members[taken], scores[taken] = found[i], found[i + 1]
   end
   if bytes >= bytes_max then due = taken end
-  chunk = math.max(1, math.min(2 * chunk, 16, math.floor((bytes_max - bytes) / largest)))
+  chunk = math.max(1, math.min(4 * chunk, 16, math.floor((bytes_max - bytes) / largest)))
 end
 
 local plan -- of what leaves the list
@@ -115,7 +115,7 @@ elseif taken > 0 and queue.keeps_list and unlisted == 0 then
   if taken == 0 then status = 'AGAIN' end
 end
 
--- Few queues have takers alone, and few payloads an envelope.
+-- Few queues have another destination than a list, and few payloads an envelope.
 local made_for = {}
 local function to_takers()
   late()
@@ -124,9 +124,11 @@ local function to_takers()
   }
   return Deliver.to_takers(made_for)
 end
-local function is_fresh(payload, score)
+local function to_entries()
   late()
-  return Stream.is_fresh(payload, score, now_us / 1000)
+  return function(_, score, payload, id)
+    return Stream.fields_of(payload, id, score, now_us / 1000)
+  end
 end
 local function content(payload)
   late()
@@ -134,9 +136,10 @@ local function content(payload)
 end
 
 local byte = string.byte
-local made = taken > 0 and queue.settings and Record.destination(queue.settings) == 'take'
-if made then made = to_takers() end
-local payloads, poison, pushed, firsts, expired = {}, {}, 0, {}, 0
+local becomes = taken > 0 and queue.settings and Record.destination(queue.settings)
+local made = becomes == 'take' and to_takers() or becomes == 'stream' and to_entries()
+-- payloads: or the fields of entries; places: of the members that these are of.
+local payloads, places, poison, pushed, firsts, expired = {}, {}, {}, 0, {}, 0
 local reply = { now_us, status, '', paused_until, pause_ended_ms, 0, 0, 0, now_us }
 local run_at, flag = 0, queue.flag
 for i = 1, taken do
@@ -144,19 +147,14 @@ for i = 1, taken do
   if payload then
     local carried, place = payload, nil
     if byte(payload, 1) == 0 and (flag or not made) then carried = content(payload) end
-    if made then
-      payload, place = made(i, score, payload, id)
-    elseif streams and carried ~= payload then
-      payload = is_fresh(payload, score) and carried
-    else
-      payload = carried
-    end
+    if made then payload, place = made(i, score, payload, id) else payload = carried end
     if place then
       local order = string.sub(string.rep('\0', 8) .. id, -8)
       firsts[#firsts + 1] = { place, order .. payload, payload }
     elseif payload then
       pushed = pushed + 1
       payloads[pushed] = payload
+      if streams then places[pushed] = i end
     end
     if not payload then
       expired = expired + 1
@@ -195,8 +193,8 @@ if taken > 0 then
   end
   if streams then
     late()
-    failed_at, failed = Stream.deliver(destination, members, scores, taken, now_us / 1000)
-    pushed = 0
+    failed_at, failed = Stream.deliver(destination, payloads)
+    failed_at, pushed = places[failed_at], 0
   end
   for from = 1, pushed, 1000 do
     redis.call('RPUSH', destination, unpack(payloads, from, math.min(from + 999, pushed)))
@@ -227,7 +225,7 @@ if taken > 0 and redis.call('EXISTS', ids) == 1 then
   end
   Names.forget(timeout, names, ids, named)
 end
-if made and #made_for.held > 0 then
+if made_for.held and #made_for.held > 0 then
   late()
   Held.write(held, made_for.held)
 end

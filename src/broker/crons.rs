@@ -8,7 +8,7 @@ use crate::domain::cron::{Moments, Spec, is_wrong};
 use crate::scheduler::host::Host;
 use crate::store::StoreError;
 use crate::store::crons::{CronRow, CronStep, CronStepped};
-use crate::store::keys::QueueKeys;
+use crate::store::keys::{CRON_REGISTRY, QueueKeys};
 
 /// Schedules that one call reads.
 const ROWS_MAX: usize = 100;
@@ -78,7 +78,8 @@ impl Queue<'_> {
         let next_ms = moments.resumed(last_ms, now_ms).ok_or_else(never)?;
         let last_ms = if is_wrong(last_ms, now_ms) { now_ms } else { last_ms.max(now_ms) };
         // A hint, given before: who stops in between leaves no schedule that nobody knows of.
-        let _ = broker.store.note_crons(std::slice::from_ref(&keys.name), true).await;
+        let more = std::slice::from_ref(&keys.name);
+        let _ = broker.store.note(CRON_REGISTRY, more, &[]).await;
         let what = (spec.text(), payload);
         let set = broker.store.cron_set(self.name, &name, what, next_ms, last_ms).await;
         if set.is_ok() {

@@ -7,7 +7,7 @@ use crate::domain::lease::Nack;
 use crate::domain::queue::Cut;
 use crate::domain::setup::SettingsChange;
 use crate::store::StoreError;
-use crate::store::keys::QueueKeys;
+use crate::store::keys::{QueueKeys, STREAM_REGISTRY};
 
 impl Queue<'_> {
     fn stream_keys(&self) -> QueueKeys {
@@ -22,7 +22,8 @@ impl Queue<'_> {
         let keys = self.stream_keys();
         if change.makes_stream() {
             // A hint, given before: who stops in between leaves no stream that nobody keeps.
-            let _ = self.broker.store.note_streams(std::slice::from_ref(&keys.name), true).await;
+            let more = std::slice::from_ref(&keys.name);
+            let _ = self.broker.store.note(STREAM_REGISTRY, more, &[]).await;
         } else if change.may_end_stream()
             && let Some(state) = self.broker.store.stream_look(&keys).await?
         {

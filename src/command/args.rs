@@ -211,6 +211,25 @@ impl<'a, 'r> Args<'a, 'r> {
         Ok(payload)
     }
 
+    /// The payload of one more message of a command, within the bounds of DQ.MOFFER. `number`: its
+    /// place; `bytes`: of those before, as they are stored.
+    pub fn one_more(
+        &mut self,
+        encoding: Encoding,
+        number: usize,
+        bytes: &mut usize,
+    ) -> Result<Cow<'a, [u8]>, ArgError> {
+        let payload = self.payload().and_then(|payload| self.stored(encoding, payload));
+        let payload = payload.map_err(|error| error.of_message(number))?;
+        *bytes += payload.len();
+        if *bytes > self.rules.moffer_bytes_max {
+            let (bytes, max) = (*bytes, self.rules.moffer_bytes_max);
+            let text = format_args!("the payloads up to message {number} have {bytes} bytes");
+            return Err(ArgError::new("TOOBIG", format_args!("{text}, more than {max}")));
+        }
+        Ok(payload)
+    }
+
     fn fits(&self, size: usize, written: &str) -> Result<(), ArgError> {
         let max = self.rules.payload_bytes_max;
         if size > max {

@@ -26,7 +26,7 @@ use crate::scheduler::pace::RETRY;
 use crate::scheduler::queue_loop::Moment;
 use crate::store::clock::monotonic_us;
 use crate::store::crons::{CronHead, CronRow, CronRows, CronStep, CronStepped};
-use crate::store::keys::{self, QueueKeys};
+use crate::store::keys::{self, CRON_REGISTRY, QueueKeys};
 use crate::store::offers::Offers;
 use crate::store::{Store, StoreError};
 
@@ -199,7 +199,7 @@ impl Crons {
 
     /// How many queues have schedules.
     async fn learn_once(&self, stepped_back: bool) -> Result<usize, StoreError> {
-        let noted = self.store.cron_queues().await?;
+        let noted = self.store.noted(CRON_REGISTRY).await?;
         let by_suffix = |name: &Bytes| (keys::suffix_of(name), name.clone());
         let mut names: BTreeMap<Bytes, Bytes> = noted.iter().map(by_suffix).collect();
         let is_noted: HashSet<Bytes> = names.keys().cloned().collect();
@@ -229,12 +229,7 @@ impl Crons {
                 self.learned(&keys, head, stepped_back).await;
             }
         }
-        for (names, there) in [(more, true), (fewer, false)] {
-            for some in names.chunks(ROWS_MAX) {
-                // A hint, which is given again.
-                let _ = self.store.note_crons(some, there).await;
-            }
-        }
+        let _ = self.store.note(CRON_REGISTRY, &more, &fewer).await;
         Ok(there)
     }
 

@@ -26,7 +26,7 @@ use crate::scheduler::host::Host;
 use crate::scheduler::pace::RETRY;
 use crate::scheduler::queue_loop::Moment;
 use crate::store::clock::monotonic_us;
-use crate::store::keys::{self, QueueKeys};
+use crate::store::keys::{self, QueueKeys, STREAM_REGISTRY};
 use crate::store::streams::{Kept, StreamState, Which};
 use crate::store::{Store, StoreError};
 
@@ -131,7 +131,7 @@ impl Keeper {
 
     /// How many there are. `after`: where the look at served queues goes on.
     async fn learn_once(&self, after: &mut Bytes) -> Result<usize, StoreError> {
-        let noted = self.store.stream_queues().await?;
+        let noted = self.store.noted(STREAM_REGISTRY).await?;
         let by_suffix = |name: &Bytes| (keys::suffix_of(name), name.clone());
         let mut names: BTreeMap<Bytes, Bytes> = noted.iter().map(by_suffix).collect();
         let is_noted: BTreeSet<Bytes> = names.keys().cloned().collect();
@@ -158,12 +158,7 @@ impl Keeper {
                 self.learned(suffix, &name, head.is_stream, head.next_ms);
             }
         }
-        for (names, there) in [(more, true), (fewer, false)] {
-            for some in names.chunks(HEADS_MAX) {
-                // A hint, which is given again.
-                let _ = self.store.note_streams(some, there).await;
-            }
-        }
+        let _ = self.store.note(STREAM_REGISTRY, &more, &fewer).await;
         Ok(there)
     }
 

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use crate::domain::cron::CRONS_MAX;
 use crate::domain::queue::{QueueName, SCORE_END, Score};
 use crate::store::answer::Answer;
-use crate::store::delivery::{broken, some_of};
-use crate::store::keys::{CRON_REGISTRY, QueueKeys};
+use crate::store::delivery::some_of;
+use crate::store::keys::QueueKeys;
 use crate::store::lane::Within;
 use crate::store::node::Asker;
 use crate::store::script::{CRON, CRON_HEADS, CRON_READ, CRON_SET, CRON_STOP};
@@ -17,10 +17,6 @@ use crate::store::{Store, StoreError, number};
 
 /// Queues that one call reads the heads of.
 const HEADS_MAX: usize = 500;
-/// Names of the registry in one page.
-const NAMES_PAGE: u64 = 1_000;
-/// Names of queues that are read of it.
-const QUEUES_MAX: usize = 500_000;
 /// Names of schedules that are read of one queue: more than it may have, fewer than others could
 /// write.
 const NAMES_MAX: usize = 10 * CRONS_MAX;
@@ -253,38 +249,6 @@ impl Store {
             }
         }
         Ok(heads)
-    }
-
-    /// The queues that are noted to have schedules.
-    ///
-    /// # Errors
-    /// Redis cannot be reached.
-    pub async fn cron_queues(&self) -> Result<Vec<Bytes>, StoreError> {
-        let start = Bytes::from_static(b"0");
-        let (mut cursor, mut names) = (start.clone(), Vec::new());
-        loop {
-            let page = match self.names_of(CRON_REGISTRY, cursor, NAMES_PAGE).await {
-                // A hint that nobody can read.
-                Err(StoreError::WrongType { .. }) => return Ok(names),
-                page => page?,
-            };
-            names.extend(page.found);
-            cursor = page.cursor;
-            if cursor == start || names.len() >= QUEUES_MAX {
-                return Ok(names);
-            }
-        }
-    }
-
-    /// Notes that these queues have schedules, or that they have none any more.
-    ///
-    /// # Errors
-    /// Redis cannot be reached; the registry is a hint.
-    pub async fn note_crons(&self, queues: &[Bytes], there: bool) -> Result<(), StoreError> {
-        let mut args = vec![Bytes::from_static(CRON_REGISTRY.as_bytes())];
-        args.extend_from_slice(queues);
-        self.command(if there { "SADD" } else { "SREM" }, &args).await.map_err(broken)?;
-        Ok(())
     }
 }
 

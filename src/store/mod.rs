@@ -28,6 +28,7 @@ pub mod link;
 pub mod member;
 pub mod messages;
 mod node;
+mod noted;
 pub mod offer;
 pub mod offers;
 pub mod order;

@@ -212,17 +212,14 @@ impl Store {
         };
         let is_nack = matches!(how, Settlement::Nack { .. });
         let receipts = clients.iter().map(Vec::len).sum::<usize>();
-        let mut chances = vec![0_u8; if is_nack { 2 * receipts } else { 0 }];
-        // Without randomness the waits are as long as they may be.
-        let _ = getrandom(&mut chances, GetRandomFlags::empty());
-        let mut chances = chances.as_chunks().0.iter().map(|two| u16::from_le_bytes(*two) % 1_000);
+        let mut chances = chances(if is_nack { receipts } else { 0 });
         for (nth, receipts) in clients.iter().enumerate() {
             if nth > 0 {
                 more.resize(more.len() + if is_nack { 3 } else { 2 }, Bytes::new());
             }
             for receipt in receipts {
                 more.extend([Bytes::copy_from_slice(&receipt.id), number(receipt.delivery)]);
-                more.extend(chances.next().map(number));
+                more.extend(chances.next());
             }
         }
         let mut answer = match self.change(script, queue, more).await {
@@ -244,6 +241,14 @@ impl Store {
         }
         outcomes
     }
+}
+
+/// What each of so many waits owes to chance, 0 to 999.
+pub(super) fn chances(count: usize) -> impl Iterator<Item = Bytes> {
+    let mut bytes = vec![[0_u8; 2]; count];
+    // Without randomness the waits are as long as they may be.
+    let _ = getrandom(bytes.as_flattened_mut(), GetRandomFlags::empty());
+    bytes.into_iter().map(|two| number(u16::from_le_bytes(two) % 1_000))
 }
 
 fn tell(outcomes: Vec<(Answer, Result<Settled, StoreError>)>) {

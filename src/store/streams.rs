@@ -5,7 +5,7 @@
 //! brokers may make the same call, and each may be repeated.
 
 use bytes::Bytes;
-use rustix::rand::{GetRandomFlags, getrandom};
+use redis_protocol::resp3::types::BytesFrame;
 
 use crate::domain::lease::Nack;
 use crate::domain::queue::{QueueName, Score};
@@ -14,14 +14,14 @@ use crate::domain::setup::{
 };
 use crate::store::answer::Answer;
 use crate::store::delivery::{broken, some_of};
-use crate::store::keys::{QueueKeys, STREAM_REGISTRY};
+use crate::store::keys::QueueKeys;
 use crate::store::messages::{args, part_applied};
 use crate::store::node::Asker;
 use crate::store::script::{
     STREAM_AGAIN, STREAM_HEADS, STREAM_IDLE, STREAM_KEEP as KEEP, STREAM_LOOK, STREAM_NACK,
     STREAM_TRIM, Script,
 };
-use crate::store::settles::Settled;
+use crate::store::settles::{Settled, chances};
 use crate::store::{Store, StoreError, number};
 
 /// Entries of which one call reads the times, about half a millisecond of Redis.
@@ -33,9 +33,6 @@ const BYTES_MAX: usize = 1 << 20;
 const TRIM_MAX: usize = 10_000;
 /// Consumers that one call deletes.
 const CONSUMERS_MAX: usize = 100;
-/// Names of the registry in one page, and that are read of it.
-const NAMES_PAGE: u64 = 1_000;
-const QUEUES_MAX: usize = 100_000;
 /// Groups that one queue is served for.
 const GROUPS_MAX: usize = 256;
 
@@ -229,9 +226,6 @@ impl Store {
         delay_ms: Option<u64>,
         reason: Bytes,
     ) -> Result<(Settled, usize), StoreError> {
-        let mut chances = vec![0_u8; 2 * entries.len()];
-        // Without randomness the waits are as long as they may be.
-        let _ = getrandom(&mut chances, GetRandomFlags::empty());
         let terms = [
             group.clone(),
             Bytes::from_static(mode.word().as_bytes()),
@@ -242,9 +236,8 @@ impl Store {
             number(BACKOFF_MAX.default),
             number(JITTER.default),
         ];
-        let chances = chances.as_chunks().0.iter();
-        let chances = chances.map(|bytes| number(u16::from_le_bytes(*bytes) % 1_000));
-        let each = entries.iter().cloned().zip(chances).flat_map(<[Bytes; 2]>::from);
+        let each = entries.iter().cloned().zip(chances(entries.len()));
+        let each = each.flat_map(<[Bytes; 2]>::from);
         let keys = QueueKeys::new(queue.as_bytes()).of_group(&STREAM_NACK, group);
         let more = terms.into_iter().chain(each);
         let mut answer = self.write(&STREAM_NACK, keys, args(queue, more)).await?;
@@ -284,44 +277,11 @@ impl Store {
         Ok(heads)
     }
 
-    /// The queues that are noted to have a stream.
-    ///
-    /// # Errors
-    /// Redis cannot be reached.
-    pub async fn stream_queues(&self) -> Result<Vec<Bytes>, StoreError> {
-        let start = Bytes::from_static(b"0");
-        let (mut cursor, mut names) = (start.clone(), Vec::new());
-        loop {
-            let page = match self.names_of(STREAM_REGISTRY, cursor, NAMES_PAGE).await {
-                // A hint that nobody can read.
-                Err(StoreError::WrongType { .. }) => return Ok(names),
-                page => page?,
-            };
-            names.extend(page.found);
-            cursor = page.cursor;
-            if cursor == start || names.len() >= QUEUES_MAX {
-                return Ok(names);
-            }
-        }
-    }
-
-    /// Notes that these queues have a stream, or have none any more.
-    ///
-    /// # Errors
-    /// Redis cannot be reached; the registry is a hint.
-    pub async fn note_streams(&self, queues: &[Bytes], there: bool) -> Result<(), StoreError> {
-        let mut args = vec![Bytes::from_static(STREAM_REGISTRY.as_bytes())];
-        args.extend_from_slice(queues);
-        self.command(if there { "SADD" } else { "SREM" }, &args).await.map_err(broken)?;
-        Ok(())
-    }
-
     /// The entries of a group's own stream of retries.
     ///
     /// # Errors
     /// Redis cannot be reached; `WrongType`.
     pub async fn stream_retries(&self, k: &QueueKeys, group: &Bytes) -> Result<u64, StoreError> {
-        use redis_protocol::resp3::types::BytesFrame;
         Ok(match self.command("XLEN", &[k.again(group)]).await.map_err(broken)? {
             BytesFrame::Number { data, .. } => data.max(0) as u64,
             _ => 0,

@@ -677,7 +677,7 @@ fn few_large_members_are_read() {
     let large = "x".repeat(LARGE as usize);
     // In the order of the list: how many, whether large, whether due; and MiB at most.
     for (runs, bytes_max, most) in [
-        (&[(7, false, true), (40, true, false), (40, false, true)][..], LARGE, 3),
+        (&[(7, false, true), (40, true, false), (40, false, true)][..], LARGE, 4),
         (&[(40, true, false), (40, false, true)], LARGE, 2),
         (&[(40, false, true), (40, true, true)], LARGE, 18),
         (&[(40, true, true)], 4 * LARGE, 10),

@@ -50,7 +50,7 @@ fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
         }
     }
     let encoding = args.encoding_of(queue, said);
-    let (messages_max, bytes_max) = (args.rules.moffer_messages_max, args.rules.moffer_bytes_max);
+    let messages_max = args.rules.moffer_messages_max;
     let mut messages = Vec::with_capacity(messages_max.min(args.left() / 2));
     let mut bytes = 0;
     // At least one: where all arguments went to the encoding, the delay is missed.
@@ -61,15 +61,7 @@ fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
             return Err(ArgError::new("TOOMANY", text));
         }
         let due = args.due().map_err(|error| error.of_message(number))?;
-        let payload = args
-            .payload()
-            .and_then(|payload| args.stored(encoding, payload))
-            .map_err(|error| error.of_message(number))?;
-        bytes += payload.len();
-        if bytes > bytes_max {
-            let text = format_args!("the payloads up to message {number} have {bytes} bytes");
-            return Err(ArgError::new("TOOBIG", format_args!("{text}, more than {bytes_max}")));
-        }
+        let payload = args.one_more(encoding, number, &mut bytes)?;
         messages.push((due, envelope.around(payload)));
     }
     Ok(Command::Moffer(Moffer { queue, messages, carries: envelope.carries() }))

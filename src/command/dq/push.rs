@@ -38,7 +38,7 @@ fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
     let said = args.last_encoding()?;
     let encoding = args.encoding_of(queue.as_bytes(), said);
     let end = if said.is_some() { 2 } else { 0 };
-    let (messages_max, bytes_max) = (args.rules.moffer_messages_max, args.rules.moffer_bytes_max);
+    let messages_max = args.rules.moffer_messages_max;
     let (mut payloads, mut bytes) = (Vec::new(), 0);
     while args.left() > end || payloads.is_empty() {
         let number = payloads.len() + 1;
@@ -46,15 +46,7 @@ fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
             let text = format_args!("more than {messages_max} messages in one command");
             return Err(ArgError::new("TOOMANY", text));
         }
-        let payload = args
-            .payload()
-            .and_then(|payload| args.stored(encoding, payload))
-            .map_err(|error| error.of_message(number))?;
-        bytes += payload.len();
-        if bytes > bytes_max {
-            let text = format_args!("the payloads up to message {number} have {bytes} bytes");
-            return Err(ArgError::new("TOOBIG", format_args!("{text}, more than {bytes_max}")));
-        }
+        let payload = args.one_more(encoding, number, &mut bytes)?;
         payloads.push(payload.into_owned().into());
     }
     while args.option().is_some() {}

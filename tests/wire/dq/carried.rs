@@ -163,26 +163,48 @@ fn higher_priorities_go_first() {
     }
 }
 
+/// Until the clock of Redis is behind that of this moment by more than this.
+fn pass(place: &Place, ms: i64) {
+    let mut redis = place.backing();
+    let mut now_us = || {
+        let time = redis.call(&["TIME"]).unwrap();
+        let [s, us] = [0, 1].map(|at| time.elements()[at].text().parse::<i64>().unwrap());
+        s * 1_000_000 + us
+    };
+    let from = now_us();
+    eventually(|| now_us() - from, |passed| *passed > ms * 1_000);
+}
+
 /// The four places where a TTL passes: pending, ready, leased, waiting; and what dies of it.
 #[test]
 fn what_has_expired_is_handed_out_no_more() {
     for mut peer in for_takers(shared()) {
         peer.sends("DQ.SETUP «q» expired dead\r\n");
         peer.gets("+OK\r\n");
-        let pending = {
-            peer.sends("DQ.PAUSE «q»\r\n");
-            peer.gets("+OK\r\n");
-            offers(&mut peer, "0 pending TTL 1 HEADER k v")
-        };
+        peer.sends("DQ.PAUSE «q»\r\n");
+        peer.gets("+OK\r\n");
+        let pending = offers(&mut peer, "0 pending TTL 1 HEADER k v");
+        pass(shared(), 2);
         peer.sends("DQ.RESUME «q»\r\nDQ.TAKE «q» BLOCK 50ms\r\n");
         peer.gets(&format!("+OK\r\n{NULL}"));
-        let leased = offers(&mut peer, "0 leased TTL 300ms");
-        peer.sends("DQ.TAKE «q» BLOCK 10s LEASE 400ms\r\n");
-        let more = [("expires", ":«ms»\r\n".to_owned())];
-        peer.gets(&taken(&leased, 1, 1, "leased", &more));
-        // When the lease has run out it would be handed out again.
-        peer.sends("DQ.TAKE «q» BLOCK 1s\r\n");
+        let ready = offers(&mut peer, "0 ready TTL 100ms");
+        pass(shared(), 102);
+        let leased = offers(&mut peer, "0 leased TTL 3s");
+        let more = || [("expires", ":«ms»\r\n".to_owned())];
+        peer.sends("DQ.TAKE «q» BLOCK 10s LEASE 3s\r\n");
+        peer.gets(&taken(&leased, 1, 1, "leased", &more()));
+        let waiting = offers(&mut peer, "0 waiting TTL 3s");
+        peer.sends("DQ.TAKE «q» BLOCK 10s\r\n");
+        peer.gets(&taken(&waiting, 1, 1, "waiting", &more()));
+        peer.sends(format!("DQ.NACK «q» {waiting}:1 DELAY 1h\r\n"));
+        peer.gets(":1\r\n");
+        pass(shared(), 3_010);
+        // It would be handed out again: its lease has run out.
+        peer.sends("DQ.TAKE «q»\r\n");
         peer.gets(NULL);
+        pass(shared(), 2);
+        peer.sends(format!("DQ.FIRE «q» 0-{waiting}\r\nDQ.TAKE «q» BLOCK 50ms\r\n"));
+        peer.gets(&format!(":1\r\n{NULL}"));
         peer.sends("DQ.DEAD «q» LIST\r\n");
         let row = |id: &str, attempts: u32, payload: &str, size: &str| {
             format!(
@@ -198,16 +220,14 @@ fn what_has_expired_is_handed_out_no_more() {
             )
         };
         let (field, map) = headers(&[("k", "v")]);
-        peer.gets(&format!(
-            "*2\r\n{}*2\r\n{}{}{map}{}",
-            bulk("0"),
-            row(&pending, 0, "pending", "«*12|%6»"),
-            bulk(field),
-            row(&leased, 1, "leased", "«*10|%5»"),
-        ));
+        peer.gets(&format!("*2\r\n{}*4\r\n", bulk("0")));
+        peer.gets(&(row(&pending, 0, "pending", "«*12|%6»") + &bulk(field) + &map));
+        peer.gets(&row(&ready, 0, "ready", "«*10|%5»"));
+        peer.gets(&row(&leased, 1, "leased", "«*10|%5»"));
+        peer.gets(&row(&waiting, 1, "waiting", "«*10|%5»"));
         // Late, but nobody else had it.
         peer.sends(format!(
-            "DQ.ACK «q» {leased}:1\r\nDQ.DEAD «q» REQUEUE\r\nDQ.TAKE «q» BLOCK 0\r\n"
+            "DQ.ACK «q» {leased}:1\r\nDQ.DEAD «q» REQUEUE {pending}\r\nDQ.TAKE «q» BLOCK 0\r\n"
         ));
         peer.gets(&format!(
             ":1\r\n:1\r\n{}",
