@@ -17,17 +17,20 @@ local function is_due(zset)
   local head = redis.pcall('ZRANGE', zset, 0, 0, 'WITHSCORES')
   return not head.err and head[2] and tonumber(head[2]) <= now_us / 1000
 end
+local function is_ready(destination, leased, retry, record, first)
+  -- Nearly all queues that somebody waits at are empty.
+  if redis.call('EXISTS', destination, leased, retry, first) == 0 then return false end
+  if is_due(leased) then return true end
+  local length = redis.pcall('LLEN', destination)
+  local listed = type(length) == 'number' and length > 0 or redis.call('EXISTS', first) == 1
+  if not listed and not is_due(retry) then return false end
+  -- Where as many are leased as may be, none of these can be had.
+  local settings = redis.pcall('HGET', record, 'settings')
+  local max = type(settings) == 'string' and Record.setting(settings, 'in_flight_max') or 0
+  local count = max > 0 and redis.pcall('ZCARD', leased)
+  return type(count) ~= 'number' or count < max
+end
 for i = 1, #keys, 5 do
-  local length = redis.pcall('LLEN', keys[i])
-  local listed = type(length) == 'number' and length > 0 or redis.call('EXISTS', keys[i + 4]) == 1
-  local ready = is_due(keys[i + 1])
-  if not ready and (listed or is_due(keys[i + 2])) then
-    -- Where as many are leased as may be, none of these can be had.
-    local settings = redis.pcall('HGET', keys[i + 3], 'settings')
-    local max = type(settings) == 'string' and Record.setting(settings, 'in_flight_max') or 0
-    local leased = max > 0 and redis.pcall('ZCARD', keys[i + 1])
-    ready = type(leased) ~= 'number' or leased < max
-  end
-  reply[#reply + 1] = ready and 1 or 0
+  reply[#reply + 1] = is_ready(unpack(keys, i, i + 4)) and 1 or 0
 end
 return reply

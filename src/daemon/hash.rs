@@ -5,12 +5,16 @@
 
 use std::io::{self, BufRead, IsTerminal};
 
-use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use rustix::termios::{
+    LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
+};
 
 use crate::domain::password::PasswordHash;
 
 /// Bytes; a request before the password is no larger.
 const PASSWORD_MAX: usize = 16 * 1024;
+/// The byte of Ctrl-C.
+const INTERRUPT: u8 = 3;
 
 /// Reads a password and makes its hash.
 ///
@@ -31,7 +35,13 @@ fn asked() -> io::Result<Vec<u8>> {
     let _hidden = Hidden::new()?;
     let ask = |prompt| {
         eprint!("{prompt}");
-        line(io::stdin().lock())
+        let mut input = io::stdin().lock();
+        // A terminal gives a line at a time.
+        if input.fill_buf()?.last() == Some(&INTERRUPT) {
+            eprintln!();
+            return Err(io::Error::other("it was interrupted"));
+        }
+        line(input)
     };
     let first = ask("Password: ")?;
     match ask("Again: ")? == first {
@@ -40,14 +50,16 @@ fn asked() -> io::Result<Vec<u8>> {
     }
 }
 
-/// The terminal shows ends of lines only of what is typed, until this is dropped.
+/// The terminal shows ends of lines only of what is typed, until this is dropped. Ctrl-C ends a
+/// line: as a signal it would end the process, and leave the terminal so.
 struct Hidden(Termios);
 
 impl Hidden {
     fn new() -> io::Result<Self> {
         let before = tcgetattr(io::stdin())?;
         let mut hidden = before.clone();
-        hidden.local_modes.remove(LocalModes::ECHO);
+        hidden.local_modes.remove(LocalModes::ECHO | LocalModes::ISIG);
+        hidden.special_codes[SpecialCodeIndex::VEOL] = INTERRUPT;
         hidden.local_modes.insert(LocalModes::ECHONL);
         tcsetattr(io::stdin(), OptionalActions::Flush, &hidden)?;
         Ok(Self(before))

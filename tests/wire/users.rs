@@ -367,11 +367,16 @@ fn hashes_are_made_of_the_input() {
     assert_eq!(status.code(), Some(64), "{said}");
 }
 
-/// A terminal is asked twice, and shows nothing of what is typed.
+/// A terminal is asked twice, and shows nothing of what is typed. Behind it, it is as before.
 #[test]
 fn a_terminal_shows_no_password() {
-    for (again, wanted) in [("secret-4711", "$argon2id$"), ("secret-4712", "are not the same")] {
-        let command = format!("{} hash", env!("CARGO_BIN_EXE_delay-broker"));
+    for (again, wanted) in [
+        ("secret-4711\n", "$argon2id$"),
+        ("secret-4712\n", "are not the same"),
+        ("sec\x03", "it was interrupted"),
+    ] {
+        let broker = env!("CARGO_BIN_EXE_delay-broker");
+        let command = format!("{broker} hash; stty -a | grep -o ' -*echo '");
         let mut terminal = Command::new("script")
             .args(["-qec", &command, "/dev/null"])
             .stdin(Stdio::piped())
@@ -381,16 +386,17 @@ fn a_terminal_shows_no_password() {
         let (mut keys, mut screen) =
             (terminal.stdin.take().unwrap(), terminal.stdout.take().unwrap());
         let mut shown = String::new();
-        for (prompt, typed) in [("Password: ", "secret-4711"), ("Again: ", again)] {
+        for (prompt, typed) in [("Password: ", "secret-4711\n"), ("Again: ", again)] {
             while !shown.ends_with(prompt) {
                 let mut byte = [0];
                 screen.read_exact(&mut byte).unwrap();
                 shown.push(char::from(byte[0]));
             }
-            writeln!(keys, "{typed}").unwrap();
+            write!(keys, "{typed}").unwrap();
         }
         screen.read_to_string(&mut shown).unwrap();
         terminal.wait().unwrap();
         assert!(shown.contains(wanted) && !shown.contains("471"), "{shown}");
+        assert!(shown.ends_with(" echo \r\n"), "{shown}");
     }
 }
