@@ -47,14 +47,23 @@ local searches = ARGV[11] == 'search'
 if searches then reply[7] = rank end
 local head, length = #reply, redis.call('ZCARD', timeout)
 local read_to = math.min(last, rank + tonumber(count))
+-- Of these members in one command, since each takes as long as to read a few members.
+local function names_of(found)
+  local digits = {}
+  for i = 1, #found, 2 do digits[#digits + 1] = Member.hex(Member.id(found[i]) or '') end
+  return redis.call('HMGET', ids, unpack(digits))
+end
+
 local step, member, score, next_one = 1, nil, nil, nil
 while rank < read_to and not next_one and (bytes < bytes_max or #reply == head) do
   local found = ahead and { ahead, cursor[1] }
     or redis.call('ZRANGE', timeout, rank, math.min(rank + step, read_to) - 1, 'WITHSCORES')
   ahead = nil
+  local names = named and names_of(found)
   for i = 1, #found, 2 do
-    local size, name = #found[i], false
+    local size = #found[i]
     local id = (named or size > message_max) and Member.id(found[i])
+    local name = id and names and names[(i + 1) / 2]
     if size > message_max and #reply == head then
       if searches then
         local passed = { now_us, 'PASSED', '', '', 0, '' }
@@ -67,7 +76,6 @@ while rank < read_to and not next_one and (bytes < bytes_max or #reply == head) 
       local what = id and Member.message_id(found[i + 1], id) or found[i + 1]
       return { now_us, 'TOOBIG', size, what, message_max }
     end
-    if id and named then name = redis.call('HGET', ids, Member.hex(id)) end
     bytes = bytes + size + (name and #name or 0)
     if size > message_max or (bytes > bytes_max and #reply > head) then
       next_one = found[i]

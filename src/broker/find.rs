@@ -1,6 +1,6 @@
 //! Search: pages of pending messages whose payloads match a pattern, and what is done to them.
 //!
-//! Redis hands out all that is pending, a call of 1 or 2 ms after the other, and the broker
+//! Redis hands out all that is pending, a call of about 1 ms after the other, and the broker
 //! compares: a pattern costs Redis nothing, and finds the text in payloads of codecs too. One
 //! search at a time does that, so neither Redis nor the memory has to do with more than one call.
 //! What is found is changed by its whole member and its score, so a message that somebody changed

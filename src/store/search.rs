@@ -31,10 +31,10 @@ const RESTARTS_MAX: u32 = 16;
 const SENT_MAX: usize = 1024;
 const TAIL: usize = 32;
 
-/// Members that one call of a search reads and hands out, with at most so many bytes: 1 or 2 ms of
+/// Members that one call of a search reads and hands out, with at most so many bytes: about 1 ms of
 /// Redis.
-const READ_MAX: u64 = 1_000;
-const READ_BYTES_MAX: usize = 1 << 20;
+const READ_MAX: u64 = 300;
+const READ_BYTES_MAX: usize = 256 << 10;
 
 /// A pending member, whole.
 #[derive(Clone, Debug)]
