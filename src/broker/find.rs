@@ -104,7 +104,7 @@ impl Queue<'_> {
     }
 
     /// Changes the messages of a page that match; the number of those that were changed, or would
-    /// be, in a dry run. All pages of a search give the same due time.
+    /// be, in a dry run. All that one search finds gets the same due time.
     pub async fn change_found(
         &self,
         search: &Search,
@@ -142,7 +142,7 @@ impl Queue<'_> {
             changed += if dry_run {
                 some.len() as u64
             } else {
-                self.change(&some, change, due_ms.get()).await?
+                self.change(&some, change, due_ms.get(), changed).await?
             };
             Ok(())
         };
@@ -159,16 +159,17 @@ impl Queue<'_> {
         some: &[Pending],
         change: Change,
         due_ms: Option<u64>,
+        done: u64,
     ) -> Result<u64, StoreError> {
         let store = &self.broker.store;
         let moved = match change {
             Change::Cancel => {
-                let cancelled = store.cancel_pending(self.name, some).await?;
+                let cancelled = store.cancel_pending(self.name, some, done).await?;
                 self.metrics().cancelled(cancelled);
                 return Ok(cancelled);
             }
-            Change::Fire => store.move_pending(self.name, some, None).await?,
-            Change::Reschedule(_) => store.move_pending(self.name, some, due_ms).await?,
+            Change::Fire => store.move_pending(self.name, some, None, done).await?,
+            Change::Reschedule(_) => store.move_pending(self.name, some, due_ms, done).await?,
         };
         if moved.head {
             self.hint(due_ms.unwrap_or(0));
@@ -190,10 +191,13 @@ impl Queue<'_> {
         let (broker, bounds) = (self.broker, (search.from, search.to));
         let message_max = broker.message_bytes_max();
         let (at_a_time, bytes_max) = within;
+        let at_most = Duration::from_millis(broker.config().redis.call_timeout_ms);
         let (mut looked, mut found, mut bytes, mut steps) = (0, 0, 0, 0);
         let (mut reads, started) = (FIRST_READ, Instant::now());
         loop {
-            let _turn = broker.searches.lock().await;
+            let Ok(_turn) = tokio::time::timeout(at_most, broker.searches.lock()).await else {
+                return if looked > 0 { Ok(looked) } else { Err(busy()) };
+            };
             let asked = Instant::now();
             let read = broker.store.read_on(self.name, bounds, reads, message_max, at).await?;
             let took = asked.elapsed();
@@ -231,6 +235,10 @@ impl Queue<'_> {
             tokio::time::sleep(took.min(REST_MAX)).await;
         }
     }
+}
+
+fn busy() -> StoreError {
+    StoreError::Unavailable("other searches take all the time that there is for them; retry".into())
 }
 
 impl Change {

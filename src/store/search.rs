@@ -189,7 +189,8 @@ impl Store {
         Ok(Read { now_us, pending, passed_one, rank, start, next })
     }
 
-    /// Takes out those of these that are still pending as they were read.
+    /// Takes out those of these that are still pending as they were read. `done`: how many messages
+    /// the command has changed before, which its error says.
     ///
     /// # Errors
     /// As every call; uncertain where some are taken out.
@@ -197,8 +198,9 @@ impl Store {
         &self,
         queue: &QueueName,
         pending: &[Pending],
+        done: u64,
     ) -> Result<u64, StoreError> {
-        Ok(self.change_pending(&CANCEL, queue, None, pending).await?.count)
+        Ok(self.change_pending(&CANCEL, queue, None, pending, done).await?.count)
     }
 
     /// Makes those of these due that are still pending as they were read: at a moment, Unix ms, or
@@ -211,9 +213,10 @@ impl Store {
         queue: &QueueName,
         pending: &[Pending],
         due_ms: Option<u64>,
+        done: u64,
     ) -> Result<Changed, StoreError> {
         let due = due_ms.map_or_else(Bytes::new, number);
-        self.change_pending(&FIRE, queue, Some(due), pending).await
+        self.change_pending(&FIRE, queue, Some(due), pending, done).await
     }
 
     async fn change_pending(
@@ -222,6 +225,7 @@ impl Store {
         queue: &QueueName,
         due: Option<Bytes>,
         mut left: &[Pending],
+        done: u64,
     ) -> Result<Changed, StoreError> {
         let mut all = Changed::default();
         while !left.is_empty() {
@@ -231,13 +235,13 @@ impl Store {
                 .take(some)
                 .flat_map(|one| [Bytes::from(format!("={}", one.score)), one.member.clone()]);
             let answered = self.change(script, queue, due.clone().into_iter().chain(pairs)).await;
-            let mut answer = answered.map_err(|error| part_applied(error, all.count))?;
+            let mut answer = answered.map_err(|error| part_applied(error, done + all.count))?;
             all.count += answer.count()?;
             if due.is_some() {
                 all.head |= answer.int()? == 1;
             }
-            let done = if answer.is_empty() { some } else { answer.count()?.max(1) as usize };
-            left = left.get(done..).unwrap_or_default();
+            let met = if answer.is_empty() { some } else { answer.count()?.max(1) as usize };
+            left = left.get(met..).unwrap_or_default();
         }
         Ok(all)
     }

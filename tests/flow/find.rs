@@ -273,6 +273,29 @@ fn refused_in_the_middle() {
     assert_eq!(say(&mut stage.redis, "ZCARD redisson_delay_queue_timeout:{q}").int(), 200);
 }
 
+/// Many clients at once: each takes its own share, and all come to an end.
+#[test]
+fn many_at_once() {
+    let mut stage = Stage::new(&[]);
+    fill(&mut stage.redis, 1, 5_000);
+    let broker = &stage.broker;
+    std::thread::scope(|scope| {
+        let clients = (0..10).map(|digit| {
+            let each = move || {
+                let mut client = broker.client();
+                let found = found(&mut client, &format!("DQ.FIND q MATCH p*{digit} COUNT 1000"));
+                let cancel = format!("DQ.CANCEL q MATCH p*{digit} COUNT 100");
+                (found.0.len(), changed(&mut client, &cancel).0)
+            };
+            scope.spawn(each)
+        });
+        for client in clients.collect::<Vec<_>>() {
+            assert_eq!(client.join().unwrap(), (500, 500));
+        }
+    });
+    assert_eq!(say(&mut stage.redis, "ZCARD redisson_delay_queue_timeout:{q}"), Value::Int(0));
+}
+
 /// Others have their turns while a search goes on: also one whose pattern is the worst there is.
 #[test]
 fn others_have_their_turns() {
