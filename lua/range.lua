@@ -7,7 +7,7 @@
 -- ARGV[1]  text  queue
 -- ARGV[2]  text  from         score or '-inf', inclusive
 -- ARGV[3]  text  to           score or 'inf', inclusive
--- ARGV[4]  int   count        messages at most
+-- ARGV[4]  int   count        messages at most; a search reads half as many where there are names
 -- ARGV[5]  int   bytes_max    of members and names; one message is read however large
 -- ARGV[6]  int   message_max  bytes of a member beyond which it is not handed out
 -- ARGV[7]  text  score        cursor of _page.lua, '' on the first page
@@ -46,11 +46,17 @@ local reply, bytes, named = { now_us, 'OK', '', '', 0, '' }, 0, redis.call('EXIS
 local searches = ARGV[11] == 'search'
 if searches then reply[7] = rank end
 local head, length = #reply, redis.call('ZCARD', timeout)
-local read_to = math.min(last, rank + tonumber(count))
+-- To find a name takes as long as to read a member.
+count = math.ceil(tonumber(count) / (searches and named and 2 or 1))
+local read_to = math.min(last, rank + count)
 -- Of these members in one command, since each takes as long as to read a few members.
 local function names_of(found)
   local digits = {}
-  for i = 1, #found, 2 do digits[#digits + 1] = Member.hex(Member.id(found[i]) or '') end
+  for i = 1, #found, 2 do
+    local id = Member.id(found[i])
+    -- No hexadecimal: nobody's name.
+    digits[#digits + 1] = id and Member.hex(id) or 'unreadable'
+  end
   return redis.call('HMGET', ids, unpack(digits))
 end
 
@@ -62,8 +68,7 @@ while rank < read_to and not next_one and (bytes < bytes_max or #reply == head) 
   local names = named and names_of(found)
   for i = 1, #found, 2 do
     local size = #found[i]
-    local id = (named or size > message_max) and Member.id(found[i])
-    local name = id and names and names[(i + 1) / 2]
+    local name = names and names[(i + 1) / 2]
     if size > message_max and #reply == head then
       if searches then
         local passed = { now_us, 'PASSED', '', '', 0, '' }
@@ -73,6 +78,7 @@ while rank < read_to and not next_one and (bytes < bytes_max or #reply == head) 
         end
         return passed
       end
+      local id = Member.id(found[i])
       local what = id and Member.message_id(found[i + 1], id) or found[i + 1]
       return { now_us, 'TOOBIG', size, what, message_max }
     end

@@ -33,7 +33,7 @@ const TAIL: usize = 32;
 
 /// Members that one call of a search reads and hands out, with at most so many bytes: about 1 ms of
 /// Redis.
-const READ_MAX: u64 = 300;
+const READ_MAX: u64 = 200;
 const READ_BYTES_MAX: usize = 256 << 10;
 
 /// A pending member, whole.

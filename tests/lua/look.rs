@@ -157,9 +157,9 @@ fn range_of_a_search() {
     check_reads(&[
         ("nothing", "", &search("-inf +inf 9 1000 1000", start), "OK '' '' :0 '' :0"),
         (
-            "two from a score on",
+            "from a score on: half as many where there are names",
             given,
-            &search("0 +inf 2 1000 1000", start),
+            &search("0 +inf 3 1000 1000", start),
             "OK (1000 '' :0 '' :1 l2(b) 1000 n bad 1000 ''",
         ),
         (
