@@ -52,8 +52,14 @@ end
 local alike_max, alike_bytes_max = 100, 1048576
 
 -- member, score as Redis writes it; nothing if it is not pending. An empty `score` says that `id`
--- is the message's name. With a payload, only a message that carries it.
+-- is the message's name; one behind a '=' that it is the member itself. With a payload, only a
+-- message that carries it.
 function Find.member(timeout, names, score, id, payload)
+  if string.byte(score) == 61 then
+    local found = redis.call('ZSCORE', timeout, id)
+    if found and tonumber(found) == tonumber(string.sub(score, 2)) then return id, found end
+    return
+  end
   if score == '' then
     local text = redis.call('HGET', names, id)
     if text then score, id = Find.split(text) end

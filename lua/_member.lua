@@ -33,6 +33,8 @@ end
 local of_8 = string.rep('%02x', 8)
 
 function Member.hex(id)
+  -- Nearly all: in half of the time.
+  if #id == 8 then return string.format('%08x%08x', struct.unpack('>I4I4', id)) end
   return string.format(#id == 8 and of_8 or string.rep('%02x', #id), string.byte(id, 1, -1))
 end
 

@@ -24,14 +24,16 @@ function Unlisted.score(text)
   return score == score and score or nil
 end
 
--- The score of a pending member has changed: it is listed again where it had left the list.
+-- The score of a pending member has changed: it is listed again where it had left the list. Returns
+-- true if the list was passed for that.
 function Unlisted.list_again(queue, list, member, before, after)
   local unlisted_until = Unlisted.score(queue.unlisted_until)
   if not unlisted_until then return end
   if before > unlisted_until then
     -- Redis's clock went back.
     if after <= unlisted_until then Unlisted.forget(queue.key) end
-  elseif after > unlisted_until and not redis.call('LPOS', list, member) then
-    redis.call('RPUSH', list, member)
+  elseif after > unlisted_until then
+    if not redis.call('LPOS', list, member) then redis.call('RPUSH', list, member) end
+    return true
   end
 end

@@ -10,7 +10,7 @@
 -- ARGV[1]   int     number     of this call
 -- ARGV[2]   int     valid_until_ms
 -- ARGV[3]   text    queue
--- ARGV[4..] text    messages   score, id bytes; or '', name; of each message
+-- ARGV[4..] text    messages   score, id bytes; or '', name; or =score, member; of each message
 -- RETURN    { now_us, 'OK', cancelled, done }, { now_us, 'LATE' | 'SETTLED' },
 --           { now_us, 'WRONGTYPE', key }, { now_us, 'BADQUEUE', true name }
 --           done: how many of the messages it came to, where that was not all

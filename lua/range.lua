@@ -7,17 +7,21 @@
 -- ARGV[1]  text  queue
 -- ARGV[2]  text  from         score or '-inf', inclusive
 -- ARGV[3]  text  to           score or 'inf', inclusive
--- ARGV[4]  int   count        messages at most
+-- ARGV[4]  int   count        messages at most; a search reads half as many where there are names
 -- ARGV[5]  int   bytes_max    of members and names; one message is read however large
 -- ARGV[6]  int   message_max  bytes of a member beyond which it is not handed out
 -- ARGV[7]  text  score        cursor of _page.lua, '' on the first page
 -- ARGV[8]  bytes from         of the cursor
 -- ARGV[9]  int   rank         of the cursor
 -- ARGV[10] text  mark         of the cursor
+-- ARGV[11] text  mode         'search', or none
 -- RETURN   { now_us, 'OK', score, from, rank, mark, member, score, name... }: the next cursor, its
 --          score '' at the end; name '' if there is none. { now_us, 'LOST' } if the cursor's place
 --          is lost. { now_us, 'TOOBIG', bytes, message id or score, message_max } where the first
 --          message is larger; another one that is ends the page before it.
+--          Of a search { now_us, 'OK', score, from, rank, mark, first, member, score, name... },
+--          first: the rank of the first member; { now_us, 'PASSED', score, from, rank, mark } where
+--          that one is too large, and passed over.
 --          { now_us, 'WRONGTYPE', key }, { now_us, 'BADQUEUE', true name }
 -- COST     O(log pending + count), at most bytes_max and four members more
 
@@ -39,22 +43,47 @@ if cursor[1] ~= '' then
 end
 
 local reply, bytes, named = { now_us, 'OK', '', '', 0, '' }, 0, redis.call('EXISTS', ids) == 1
-local read_to = math.min(last, rank + tonumber(count))
+local searches = ARGV[11] == 'search'
+if searches then reply[7] = rank end
+local head, length = #reply, redis.call('ZCARD', timeout)
+-- To find a name takes as long as to read a member.
+count = math.ceil(tonumber(count) / (searches and named and 2 or 1))
+local read_to = math.min(last, rank + count)
+-- Of these members in one command, since each takes as long as to read a few members.
+local function names_of(found)
+  local digits = {}
+  for i = 1, #found, 2 do
+    local id = Member.id(found[i])
+    -- No hexadecimal: nobody's name.
+    digits[#digits + 1] = id and Member.hex(id) or 'unreadable'
+  end
+  return redis.call('HMGET', ids, unpack(digits))
+end
+
 local step, member, score, next_one = 1, nil, nil, nil
-while rank < read_to and not next_one and (bytes < bytes_max or #reply == 6) do
+while rank < read_to and not next_one and (bytes < bytes_max or #reply == head) do
   local found = ahead and { ahead, cursor[1] }
     or redis.call('ZRANGE', timeout, rank, math.min(rank + step, read_to) - 1, 'WITHSCORES')
   ahead = nil
+  local names = named and names_of(found)
   for i = 1, #found, 2 do
-    local size, name = #found[i], false
-    local id = (named or size > message_max) and Member.id(found[i])
-    if size > message_max and #reply == 6 then
+    local size = #found[i]
+    local name = names and names[(i + 1) / 2]
+    if size > message_max and #reply == head then
+      if searches then
+        local passed = { now_us, 'PASSED', '', '', 0, '' }
+        if rank + 1 < last then
+          passed[3], passed[4], passed[5], passed[6] =
+            Page.cursor_behind(timeout, found[i], found[i + 1], rank + 1)
+        end
+        return passed
+      end
+      local id = Member.id(found[i])
       local what = id and Member.message_id(found[i + 1], id) or found[i + 1]
       return { now_us, 'TOOBIG', size, what, message_max }
     end
-    if id and named then name = redis.call('HGET', ids, Member.hex(id)) end
     bytes = bytes + size + (name and #name or 0)
-    if size > message_max or (bytes > bytes_max and #reply > 6) then
+    if size > message_max or (bytes > bytes_max and #reply > head) then
       next_one = found[i]
       break
     end
@@ -63,8 +92,7 @@ while rank < read_to and not next_one and (bytes < bytes_max or #reply == 6) do
     reply[at + 1], reply[at + 2], reply[at + 3] = member, score, name or ''
     rank = rank + 1
   end
-  -- Large members are read one by one: none that does not fit, but the last.
-  step = 96 * bytes < bytes_max * (#reply - 6) and 2 or 1
+  step = Page.next_chunk(step, (#reply - head) / 3, math.huge, bytes, bytes_max, length)
 end
 if rank < last and member then
   reply[3], reply[4], reply[5], reply[6] =

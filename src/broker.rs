@@ -41,6 +41,7 @@ mod configure;
 mod consume;
 mod crons;
 mod cursor;
+mod find;
 mod node;
 mod overview;
 mod pause_all;
@@ -55,6 +56,7 @@ pub use activity::Effect;
 use audited::Audited;
 pub use consume::{Dead, TakeRequest, TakenMessages};
 pub use crons::CronInfo;
+pub use find::{Change, FoundPage, Search};
 pub use overview::{Section, ServerInfo};
 use pause_all::PausedAll;
 pub use queue::{Found, Queue, QueueInfo};
@@ -69,6 +71,8 @@ pub struct Broker {
     /// The memory of the buffers of all connections.
     pub memory: Rc<Memory>,
     pub turns: Turns,
+    /// Of those that search.
+    searches: tokio::sync::Mutex<()>,
     pub started: Instant,
     /// The ports that clients connect to, once they are known: without and with TLS, 0 = none.
     pub ports: Cell<(u16, u16)>,

@@ -151,7 +151,7 @@ fn commands_in_the_text_exist() {
         "MODERN", "LEGACY", "ALL", "BLOCK", "LEASE", "ALSO", "FAIL", "SILENT", "FATAL", "DELAY",
         "REASON", "TIED", "RELEASE", "LEASED", "WAITING", "REQUEUE", "MATCH", "IFABSENT", "RESET",
         "DEFAULT", "SET", "PAUSE", "RESUME", "NEXT", "TZ", "OVERLAP", "ALLOW", "CATCHUP", "HEADER",
-        "TTL", "PRIO", "LIMIT", "GROUP", "JUSTID",
+        "TTL", "PRIO", "LIMIT", "GROUP", "JUSTID", "FROM", "TO", "DRYRUN",
     ];
     let word = Regex::new(r"^[A-Z][A-Z.]+( |$)").unwrap();
     let codes = codes();
@@ -319,6 +319,15 @@ fn fixed_limits_are_the_constants() {
             "| 16,384, 1 MiB of replies |",
             of("src/client/connection.rs", &["PENDING_MAX", "OUTPUT_HIGH"]),
         ),
+        (
+            "| 1 KiB and 64 KiB |",
+            vec![
+                constant("src/command/bulk.rs", "PATTERN_MAX"),
+                constant("src/broker/find.rs", "SEEN_MAX"),
+            ],
+        ),
+        ("| 10,000 and 100 ms |", of("src/broker/find.rs", &["LOOKED_MAX", "GOES_ON_FOR"])),
+        ("| 200 |", of("src/command/dq/timeline.rs", &["STEPS_MAX"])),
         ("| 4 |", of("src/peers/memory.rs", &["PERMITS_MAX"])),
         ("| 8 |", of("src/scheduler/takers.rs", &["CALLS_MAX"])),
         (
@@ -764,6 +773,11 @@ fn users_may_do_as_the_page_says() {
             for word in categories.words() {
                 let command = format!("{} {first}", spec.name);
                 ours.entry(word.to_owned()).or_default().insert(command);
+            }
+        }
+        for (form, categories) in spec.forms {
+            for word in categories.words() {
+                ours.entry(word.to_owned()).or_default().insert((*form).to_owned());
             }
         }
     }

@@ -24,9 +24,11 @@ const KEPT_MAX: usize = 256;
 macro_rules! line {
     ($command:expr, $($fields:tt)*) => {
         line!(@ [
-            "DQ.CLEAR" "DQ.CONVERT" "DQ.CRON DEL" "DQ.CRON PAUSE" "DQ.CRON RESUME" "DQ.CRON SET"
-            "DQ.DEAD DROP" "DQ.DEAD REQUEUE" "DQ.PAUSE" "DQ.POLL"
-            "DQ.QUARANTINE DROP" "DQ.QUARANTINE RESTORE" "DQ.REMOVE COUNT 0" "DQ.RESUME"
+            "DQ.CANCEL MATCH" "DQ.CLEAR" "DQ.CONVERT" "DQ.CRON DEL" "DQ.CRON PAUSE"
+            "DQ.CRON RESUME" "DQ.CRON SET"
+            "DQ.DEAD DROP" "DQ.DEAD REQUEUE" "DQ.FIRE MATCH" "DQ.PAUSE" "DQ.POLL"
+            "DQ.QUARANTINE DROP" "DQ.QUARANTINE RESTORE" "DQ.REMOVE COUNT 0"
+            "DQ.RESCHEDULE MATCH" "DQ.RESUME"
             "DQ.SETUP" "DQ.TAKEN RELEASE"
         ] $command, ($($fields)*))
     };

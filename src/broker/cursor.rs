@@ -35,13 +35,22 @@ fn seal(of: &[&[u8]], text: &str) -> String {
 
 /// The cursor of a page of a zset.
 pub fn sealed_page(of: &[&[u8]], cursor: &Cursor) -> Bytes {
-    let (place, Cursor { rank, mark, .. }) = (cursor.place(), cursor);
-    sealed(of, &format!("{place}:{rank}:{mark}:{}", hex::encode(&cursor.from)))
+    sealed(of, &page_text(cursor))
 }
 
 /// The same, read.
 pub fn opened_page(of: &[&[u8]], text: &[u8]) -> Option<Cursor> {
-    let mut parts = opened(of, text)?.splitn(4, ':');
+    page_of(opened(of, text)?)
+}
+
+/// The same without a seal.
+pub fn page_text(cursor: &Cursor) -> String {
+    let (place, Cursor { rank, mark, .. }) = (cursor.place(), cursor);
+    format!("{place}:{rank}:{mark}:{}", hex::encode(&cursor.from))
+}
+
+pub fn page_of(text: &str) -> Option<Cursor> {
+    let mut parts = text.splitn(4, ':');
     let (place, rank, mark, from) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
     Cursor::new(place.as_bytes(), unhex(from)?, rank.parse().ok()?, mark.to_owned())
 }

@@ -85,7 +85,7 @@ impl Queue<'_> {
     }
 
     /// The scheduler is told that its head is due at `due`; 0: now.
-    fn hint(&self, due: Moment) {
+    pub(super) fn hint(&self, due: Moment) {
         let keys = self.keys();
         self.broker.host.change(|schedule, now| schedule.hint(&keys, due, WakeCause::Offer, now));
     }
@@ -255,6 +255,15 @@ impl Queue<'_> {
         let (messages, next) = page.await?;
         let next = (!next.is_end()).then(|| cursor::sealed_page(&of, &next));
         Ok((next, messages))
+    }
+
+    /// Redis's time, as far as it is known here, Unix ms.
+    pub fn now_ms(&self) -> u64 {
+        self.broker.store.clock(&self.keys()).now_us() / 1_000
+    }
+
+    pub async fn timeline(&self, moments: &[u64]) -> Result<Vec<u64>, StoreError> {
+        self.broker.store.timeline(self.name, moments).await
     }
 
     pub async fn contains(&self, payloads: Vec<Bytes>) -> Result<Vec<bool>, StoreError> {

@@ -108,6 +108,7 @@ impl Broker {
             clients: Default::default(),
             memory: memory(&config),
             turns: Default::default(),
+            searches: Default::default(),
             started: Instant::now(),
             ports: Cell::default(),
             clients_max: Cell::default(),

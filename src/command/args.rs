@@ -16,12 +16,12 @@ use crate::config::Config;
 use crate::domain::encoding::{Encoding, WORDS};
 use crate::domain::lease::Receipt;
 use crate::domain::queue::{
-    DelayError, Due, MessageName, MessageRef, QueueName, QueueRules, Shown,
+    DelayError, Due, MessageName, MessageRef, QueueName, QueueRules, Score, Shown, score_bound,
 };
 use crate::resp::Request;
 
 use super::gate::Access;
-use super::spec::Spec;
+use super::spec::{Form, Spec};
 
 /// COUNT of commands that page: by default, and at most.
 const COUNT_DEFAULT: usize = 10;
@@ -86,7 +86,10 @@ pub struct Page {
     count: Option<usize>,
     cursor: Option<Bytes>,
     pub pattern: Option<Bytes>,
+    pub from: Option<Score>,
+    pub to: Option<Score>,
     pub decode: bool,
+    pub dry_run: bool,
 }
 
 impl Page {
@@ -147,12 +150,33 @@ pub struct Args<'a, 'r> {
     request: Request<'a>,
     at: usize,
     spec: &'static Spec,
+    /// The form of the command that was found, if it is one that needs more rights.
+    form: Option<&'static Form>,
     pub rules: &'r Rules,
 }
 
 impl<'a, 'r> Args<'a, 'r> {
     pub fn new(request: Request<'a>, spec: &'static Spec, rules: &'r Rules) -> Self {
-        Self { request, at: 1, spec, rules }
+        Self { request, at: 1, spec, form: None, rules }
+    }
+
+    /// Notes which of the forms of its command this is.
+    pub fn is_form(&mut self, place: usize) -> Result<(), ArgError> {
+        self.form = self.spec.forms.get(place);
+        self.form.map(drop).ok_or_else(|| self.spec.arity_error())
+    }
+
+    pub fn form(&self) -> Option<&'static Form> {
+        self.form
+    }
+
+    /// Takes the word MATCH, if it begins a form of its own: so many arguments follow it, or more.
+    /// `MATCH AT time` is a message of that name.
+    pub fn takes_match(&mut self, least: usize) -> bool {
+        let has =
+            |place: usize, word: &str| self.request.get(place).is_some_and(|raw| is(raw, word));
+        let is_name = self.left() == 3 && least == 2 && has(self.at + 1, "AT");
+        self.left() > least && !is_name && self.takes("MATCH")
     }
 
     pub fn left(&self) -> usize {
@@ -408,8 +432,14 @@ impl<'a, 'r> Args<'a, 'r> {
             } else if allows("MATCH") && page.pattern.is_none() {
                 let value = self.value_of("MATCH")?;
                 page.pattern = Some(self.pattern(value)?);
+            } else if allows("FROM") && page.from.is_none() {
+                page.from = Some(bound("FROM", self.value_of("FROM")?)?);
+            } else if allows("TO") && page.to.is_none() {
+                page.to = Some(bound("TO", self.value_of("TO")?)?);
             } else if allows("DECODE") && !page.decode {
                 page.decode = true;
+            } else if allows("DRYRUN") && !page.dry_run {
+                page.dry_run = true;
             } else {
                 return Err(self.unexpected(option));
             }
@@ -458,6 +488,21 @@ impl<'a, 'r> Args<'a, 'r> {
             Some(value) => Err(self.unexpected(value)),
         }
     }
+}
+
+/// An end of a range of due times.
+pub fn bound(argument: &str, raw: &[u8]) -> Result<Score, ArgError> {
+    score_bound(raw).map_err(|rule| bad_time(argument, raw, rule))
+}
+
+/// Both ends of one.
+pub fn in_order(from: Score, to: Score) -> Result<(Score, Score), ArgError> {
+    if from > to {
+        let plus = if from == Score::MAX { "+" } else { "" };
+        let text = format_args!("from '{plus}{from}' must not be later than to '{to}'");
+        return Err(ArgError::new("BADTIME", text));
+    }
+    Ok((from, to))
 }
 
 /// True if an argument is this word, in any case.

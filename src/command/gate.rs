@@ -17,7 +17,7 @@ use crate::resp::Request;
 
 use super::caller::{Caller, Door, User};
 use super::failure::Failure;
-use super::spec::{Categories, Category, Flag, Group, Spec};
+use super::spec::{Categories, Category, Flag, Form, Group, Spec};
 use super::{TABLE, unknown};
 
 /// A right of its own, which no other brings along.
@@ -158,18 +158,30 @@ pub fn is_known(name: &str) -> bool {
 impl User {
     /// True if it may run the command, on a queue that it may name.
     pub fn may(&self, spec: &'static Spec) -> bool {
-        self.may_use(spec, spec.categories).is_ok()
+        self.may_use(spec, spec.categories, spec.name).is_ok()
     }
 
-    fn may_use(&self, spec: &'static Spec, needs: Categories) -> Result<(), Failure> {
+    /// True if it may run this form of the command.
+    pub(super) fn may_use_form(&self, spec: &Spec, form: &'static Form) -> Result<(), Failure> {
+        let (command, more) = *form;
+        self.may_use(spec, spec.categories.and(more), command)
+    }
+
+    /// `command`: as an error names it.
+    fn may_use(
+        &self,
+        spec: &Spec,
+        needs: Categories,
+        command: &'static str,
+    ) -> Result<(), Failure> {
         let by_name = self.commands.get(spec.name).copied();
         let besides = needs.without(PAYLOAD);
         if !by_name.unwrap_or_else(|| self.categories.covers(besides)) {
-            return Err(Failure::NoCommand { user: self.name.clone(), command: spec.name });
+            return Err(Failure::NoCommand { user: self.name.clone(), command });
         }
         // A right to the command by its name is none to payloads.
         if needs.has(Category::Payload) && !self.sees_payloads() {
-            return Err(Failure::NoPayloads { user: self.name.clone(), command: spec.name });
+            return Err(Failure::NoPayloads { user: self.name.clone(), command });
         }
         Ok(())
     }
@@ -177,7 +189,7 @@ impl User {
     /// `first`: the first argument.
     fn may_run(&self, spec: &'static Spec, first: Option<&[u8]>) -> Result<(), Failure> {
         let (needs, all_queues) = spec.needs(first);
-        self.may_use(spec, needs)?;
+        self.may_use(spec, needs, spec.name)?;
         let Some(queue) = first.filter(|_| spec.group == Group::Queue) else {
             return Ok(());
         };

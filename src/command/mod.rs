@@ -17,6 +17,7 @@ use crate::broker::{Broker, Effect, StoreError, Ticket, Unsent};
 use crate::resp::{Reply, Request};
 
 pub mod args;
+mod bulk;
 pub mod caller;
 mod carried;
 mod counts;
@@ -101,6 +102,8 @@ commands! {
     any Size(dq::size::Size): dq::size::SPEC;
     any Peek(dq::peek::Peek): dq::peek::SPEC;
     any Range(dq::range::Range): dq::range::SPEC;
+    any Find(dq::find::Find): dq::find::SPEC;
+    any Timeline(dq::timeline::Timeline): dq::timeline::SPEC;
     any Contains(dq::contains::Contains): dq::contains::SPEC;
     any Poll(dq::poll::Poll): dq::poll::SPEC;
     any Clear(dq::clear::Clear): dq::clear::SPEC;
@@ -252,6 +255,9 @@ fn check<'a>(
     let mut args = Args::new(request, spec, rules);
     let command = (spec.parse)(&mut args)?;
     args.finish()?;
+    if let (Some(form), Some(user)) = (args.form(), &caller.user) {
+        user.may_use_form(spec, form)?;
+    }
     Ok(command)
 }
 

@@ -93,6 +93,11 @@ pub fn page(next: Option<Bytes>, items: Reply) -> Reply {
     Reply::Array(vec![next.map_or("0".into(), Reply::Bulk), items])
 }
 
+/// A page of a search: the cursor of the next, how many messages it looked at, and what it found.
+pub fn found(next: Option<Bytes>, looked: u64, items: Reply) -> Reply {
+    Reply::Array(vec![next.map_or("0".into(), Reply::Bulk), Reply::count(looked), items])
+}
+
 /// The reason that a consumer gave, if it did.
 pub fn reason(reason: Bytes) -> Reply {
     if reason.is_empty() { Reply::Null } else { Reply::Bulk(reason) }

@@ -27,8 +27,13 @@ pub struct Spec {
     /// Categories that it needs as well where its first argument is one of these words. Of a
     /// command about a queue such a word names all queues.
     pub words: &'static [(&'static str, Categories)],
+    /// Forms of it that need more, by the first words of each.
+    pub forms: &'static [Form],
     pub parse: Parse,
 }
+
+/// How a form of a command is called, and the categories that it needs besides.
+pub type Form = (&'static str, Categories);
 
 /// Reads the arguments; that none is left over is checked for all.
 pub type Parse = for<'a> fn(&mut Args<'a, '_>) -> Result<Command<'a>, ArgError>;
@@ -170,6 +175,7 @@ impl Spec {
             flags: Flags::NONE,
             categories: Categories::NONE,
             words: &[],
+            forms: &[],
             parse,
         }
     }

@@ -13,7 +13,7 @@ const NAME_MAX: usize = 24;
 const TWO_MISTAKES_FROM: usize = 8;
 
 /// A command of ours, and the names that other systems have for it.
-const SYNONYMS: [(&str, &[&str]); 25] = [
+const SYNONYMS: [(&str, &[&str]); 27] = [
     (
         "DQ.OFFER",
         &[
@@ -48,6 +48,8 @@ const SYNONYMS: [(&str, &[&str]); 25] = [
     ("DQ.CONTAINS", &["EXISTS", "HAS"]),
     ("DQ.GET", &["SHOW", "FETCH", "READ"]),
     ("DQ.QUARANTINE", &["POISON"]),
+    ("DQ.FIND", &["SEARCH", "GREP", "MATCH", "FILTER", "QUERY"]),
+    ("DQ.TIMELINE", &["ZCOUNT", "HISTOGRAM", "BUCKETS", "AGENDA", "FORECAST"]),
 ];
 
 /// Redis's wording to the letter: clients parse it to find out what a server has.

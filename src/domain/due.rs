@@ -135,6 +135,19 @@ pub fn score_bound(raw: &[u8]) -> Result<Score, TimeError> {
     Ok(Score((ns / 1_000_000) as f64 + (ns % 1_000_000) as f64 / 1e6))
 }
 
+/// A time as for AT, past ones too, or a delay from now. A bare number is a delay up to 10^9 (11
+/// days), and Unix milliseconds from 10^11 on; between them it is probably meant as seconds.
+///
+/// # Errors
+/// What keeps it from being a time.
+pub fn moment(raw: &[u8], delay_max_ms: u64) -> Result<Due, TimeError> {
+    let is_number = raw.iter().all(u8::is_ascii_digit);
+    match Due::parse_delay(raw, delay_max_ms) {
+        Ok(delay) if !is_number || digits(raw).0 < SECONDS_FROM => Ok(delay),
+        _ => Due::parse_at(raw),
+    }
+}
+
 fn signed(ms: u64) -> i64 {
     i64::try_from(ms).unwrap_or(i64::MAX)
 }

@@ -13,7 +13,7 @@ use thiserror::Error;
 use crate::domain::envelope::Envelope;
 use crate::domain::lease::LeaseId;
 
-pub use crate::domain::due::{DUE_LIMIT_MS, DelayError, Due, TimeError, score_bound};
+pub use crate::domain::due::{DUE_LIMIT_MS, DelayError, Due, TimeError, moment, score_bound};
 pub use crate::domain::score::{SCORE_END, Score};
 pub use crate::domain::text::{Cut, Shown};
 

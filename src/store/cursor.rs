@@ -1,11 +1,15 @@
 //! Where a page of the zset goes on: the cursor of `lua/_page.lua`, opaque but for its ends.
 
 use bytes::Bytes;
+use sha1::{Digest, Sha1};
 
 use crate::domain::queue::Score;
 use crate::store::answer::{Answer, misplaced};
 use crate::store::messages::part_applied;
 use crate::store::{StoreError, number};
+
+/// Bytes of a member that a cursor has at most.
+const FROM_MAX: usize = 1024;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
@@ -38,6 +42,20 @@ impl Cursor {
     pub fn place(&self) -> String {
         let behind = if self.is_behind { "(" } else { "" };
         self.score.map_or_else(String::new, |score| format!("{behind}{score}"))
+    }
+
+    /// The cursor in front of a member that was read at this rank, of this score; `before`: the
+    /// member before it, if that has the same score. As `Page.cursor_behind` of `lua/_page.lua`.
+    pub fn between(before: Option<&Bytes>, member: &Bytes, score: Score, rank: u64) -> Self {
+        let alike = |before: &Bytes| {
+            let pairs = before.iter().zip(member.iter()).take(FROM_MAX);
+            pairs.take_while(|(one, other)| one == other).count()
+        };
+        let same = before.map(alike);
+        let length = same.map_or(0, |same| (same + 1).min(FROM_MAX)).min(member.len());
+        let marked = before.filter(|_| same.is_some_and(|same| same >= FROM_MAX));
+        let mark = marked.map_or_else(String::new, |before| hex::encode(Sha1::digest(before)));
+        Self { score: Some(score), is_behind: false, from: member.slice(..length), rank, mark }
     }
 
     pub(super) fn args(&self) -> [Bytes; 4] {
@@ -81,6 +99,27 @@ impl Pages {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn in_front_of_a_member() {
+        let (score, long) = (Score::ZERO, "x".repeat(FROM_MAX));
+        let longer = format!("{long}y");
+        let marked = hex::encode(Sha1::digest(&long));
+        let rows: [(Option<&str>, &str, &str, &str); 6] = [
+            (None, "abc", "", ""),
+            (Some("aac"), "abc", "ab", ""),
+            (Some("ab"), "abc", "abc", ""),
+            (Some(""), "abc", "a", ""),
+            (Some(&long[1..]), &longer, &long, ""),
+            (Some(&long), &longer, &long, &marked),
+        ];
+        for (before, member, from, mark) in rows {
+            let bytes = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+            let before = before.map(bytes);
+            let cursor = Cursor::between(before.as_ref(), &bytes(member), score, 7);
+            assert_eq!((cursor.from, cursor.rank, &cursor.mark[..]), (bytes(from), 7, mark));
+        }
+    }
 
     /// Each row: a place as scripts or clients have it, and as it is written; `None`: it is none.
     #[test]

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::domain::envelope::Envelope;
 use crate::domain::queue::{Due, Message, MessageId, MessageRef, QueueName, Score};
 use crate::domain::setup::Settings;
-use crate::store::answer::Answer;
+use crate::store::answer::{Answer, misplaced};
 use crate::store::crons::moment;
 use crate::store::cursor::{Cursor, Pages};
 use crate::store::delivery::moment_or_none;
@@ -15,13 +15,16 @@ use crate::store::keys::{ALL, QueueKeys};
 use crate::store::member::message;
 use crate::store::script::{
     CANCEL, CLEAR, FIRE, GET, INFO, PAUSE, PAUSE_ALL, POLL, QUARANTINE_DROP, QUARANTINE_LIST,
-    QUARANTINE_RESTORE, RANGE, RESCHEDULE, RESUME, SIZE, Script,
+    QUARANTINE_RESTORE, RANGE, RESCHEDULE, RESUME, SIZE, Script, TIMELINE,
 };
 use crate::store::search::BYTES_MAX;
 use crate::store::{Store, StoreError, number};
 
 /// Messages or members that one call names.
 const NAMED_MAX: usize = 100;
+
+/// Counts of one call: where members are large, each takes as long as to read a part of one.
+const COUNTED_MAX: usize = 25;
 
 /// A count, and whether an earlier head was made by it: a hint for the scheduler.
 #[derive(Default)]
@@ -149,7 +152,8 @@ impl Store {
         let (mut all, mut left) = (Changed { count: waited, head: false }, &messages[..]);
         while !left.is_empty() {
             let some = left.iter().take(NAMED_MAX).flat_map(pair);
-            let answered = self.change(&FIRE, queue, some).await;
+            let now = Bytes::new();
+            let answered = self.change(&FIRE, queue, [now].into_iter().chain(some)).await;
             let mut answer = answered.map_err(|error| part_applied(error, all.count))?;
             all.count += answer.count()?;
             all.head |= answer.int()? == 1;
@@ -306,6 +310,30 @@ impl Store {
         self.read(&SIZE, &keys, args(queue, [])).await?.count()
     }
 
+    /// How many messages are due from each moment on and before the next, Unix ms ascending.
+    ///
+    /// # Errors
+    /// As every reading call.
+    pub async fn timeline(
+        &self,
+        queue: &QueueName,
+        moments: &[u64],
+    ) -> Result<Vec<u64>, StoreError> {
+        let keys = QueueKeys::new(queue.as_bytes()).of(&TIMELINE);
+        let mut counts = Vec::with_capacity(moments.len());
+        while let Some(some) = moments.get(counts.len()..).filter(|left| left.len() > 1) {
+            let some = some.iter().take(COUNTED_MAX + 1).map(number);
+            let mut answer = self.read(&TIMELINE, &keys, args(queue, some)).await?;
+            if answer.is_empty() {
+                return Err(misplaced("count"));
+            }
+            while !answer.is_empty() {
+                counts.push(answer.count()?);
+            }
+        }
+        Ok(counts)
+    }
+
     /// The state of a queue in Redis now; `known`: when its head is due, as far as is known.
     ///
     /// # Errors
@@ -401,13 +429,7 @@ impl Store {
         let (named, mut left) = (!members.is_empty(), &members[..]);
         let (mut count, mut head, mut pages) = (0, false, Pages::default());
         loop {
-            let mut bytes = 0;
-            let fits = |member: &&Bytes| {
-                bytes += member.len() as u64;
-                bytes <= BYTES_MAX
-            };
-            let few = left.iter().take(NAMED_MAX).take_while(fits).count();
-            let (some, behind) = left.split_at(few.max(1).min(left.len()));
+            let (some, behind) = left.split_at(few(left, Bytes::len));
             let first = if named { 0 } else { QUARANTINED_MAX - count };
             let more = [number(first), number(BYTES_MAX)].into_iter();
             let more = more.chain(pages.cursor.args());
@@ -431,6 +453,17 @@ impl Store {
     }
 }
 
+/// How many of these one call names; one, however large.
+pub(super) fn few<T>(left: &[T], size: impl Fn(&T) -> usize) -> usize {
+    let mut bytes = 0;
+    let fits = |one: &&T| {
+        bytes += size(one) as u64;
+        bytes <= BYTES_MAX
+    };
+    let few = left.iter().take(NAMED_MAX).take_while(fits).count();
+    few.max(1).min(left.len())
+}
+
 /// The messages that a call which named the first of them did not come to.
 fn rest<'a>(named: &'a [MessageRef], answer: &mut Answer) -> Result<&'a [MessageRef], StoreError> {
     let done = match answer.is_empty() {
@@ -441,7 +474,7 @@ fn rest<'a>(named: &'a [MessageRef], answer: &mut Answer) -> Result<&'a [Message
 }
 
 /// The error of a call that follows others of one command: some of it is applied.
-pub(super) fn part_applied(error: StoreError, applied: u64) -> StoreError {
+pub fn part_applied(error: StoreError, applied: u64) -> StoreError {
     match error {
         StoreError::Uncertain(_) | StoreError::Internal(_) => error,
         surely_not if applied == 0 => surely_not,

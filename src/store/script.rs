@@ -130,6 +130,7 @@ scripts! {
     FIRE = "fire" (Call Timeout List Record Names Ids Guard);
     GET = "get" (Timeout Record Names Ids Guard);
     RANGE = "range" (Timeout Record Ids Guard);
+    TIMELINE = "timeline" (Timeout Record Guard);
     POLL = "poll" (Call Timeout List Record Names Ids Quarantine Guard);
     FIRST = "first" (Timeout Record Guard);
     POLL_PENDING = "poll_pending" (Call Timeout Record Names Ids Guard);

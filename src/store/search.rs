@@ -13,11 +13,11 @@ use std::collections::{BTreeSet, HashMap};
 
 use bytes::Bytes;
 
-use crate::domain::queue::QueueName;
+use crate::domain::queue::{QueueName, Score};
 use crate::store::cursor::{Cursor, Pages};
 use crate::store::keys::QueueKeys;
-use crate::store::messages::part_applied;
-use crate::store::script::{CONTAINS, REMOVE_LISTED, REMOVE_PENDING};
+use crate::store::messages::{Changed, args, few, part_applied};
+use crate::store::script::{CANCEL, CONTAINS, FIRE, RANGE, REMOVE_LISTED, REMOVE_PENDING, Script};
 use crate::store::{Store, StoreError, number};
 
 /// Members of the list or the zset that one call looks at: about 2 ms of Redis.
@@ -30,6 +30,46 @@ const RESTARTS_MAX: u32 = 16;
 /// Bytes of a payload that go with each page; of a larger one so many of its last.
 const SENT_MAX: usize = 1024;
 const TAIL: usize = 32;
+
+/// Members that one call of a search reads and hands out, with at most so many bytes: about 1 ms of
+/// Redis.
+const READ_MAX: u64 = 200;
+const READ_BYTES_MAX: usize = 256 << 10;
+
+/// A pending member, whole.
+#[derive(Clone, Debug)]
+pub struct Pending {
+    pub member: Bytes,
+    pub score: Score,
+    /// Empty if it has none.
+    pub name: Bytes,
+}
+
+/// What one call of a search read.
+pub struct Read {
+    /// Redis's time.
+    pub now_us: u64,
+    pub pending: Vec<Pending>,
+    /// The first one was too large to be handed out.
+    pub passed_one: bool,
+    /// The rank of the first.
+    rank: u64,
+    start: Cursor,
+    pub next: Cursor,
+}
+
+impl Read {
+    /// The cursor of a page that begins with the one at this place.
+    pub fn cursor_at(&self, place: usize) -> Cursor {
+        let (Some(here), Some(before)) =
+            (self.pending.get(place), place.checked_sub(1).and_then(|at| self.pending.get(at)))
+        else {
+            return self.start.clone();
+        };
+        let before = (before.score == here.score).then_some(&before.member);
+        Cursor::between(before, &here.member, here.score, self.rank + place as u64)
+    }
+}
 
 /// A payload as `lua/_match.lua` takes it: size, and all of its bytes or the last ones.
 pub(super) fn wanted(payload: &Bytes, whole: bool) -> [Bytes; 2] {
@@ -111,6 +151,99 @@ impl Store {
             index = next;
         }
         Ok((true, removed))
+    }
+
+    /// Reads the pending messages from one score to another, from a cursor on: so many, or fewer.
+    ///
+    /// # Errors
+    /// As every reading call; `LostCursor`.
+    pub async fn read_on(
+        &self,
+        queue: &QueueName,
+        (from, to): (Score, Score),
+        count: u64,
+        message_max: usize,
+        start: &Cursor,
+    ) -> Result<Read, StoreError> {
+        let keys = QueueKeys::new(queue.as_bytes()).of(&RANGE);
+        let bounds = [
+            number(from),
+            number(to),
+            number(count.min(READ_MAX)),
+            number(READ_BYTES_MAX),
+            number(message_max),
+        ];
+        let more = bounds.into_iter().chain(start.args()).chain([Bytes::from_static(b"search")]);
+        let mut answer = self.read(&RANGE, &keys, args(queue, more)).await?;
+        if answer.status == "LOST" {
+            return Err(StoreError::LostCursor);
+        }
+        let (passed_one, now_us) = (answer.status == "PASSED", answer.now_us);
+        let (start, next) = (start.clone(), Cursor::read(&mut answer)?);
+        let rank = if passed_one { 0 } else { answer.count()? };
+        let mut pending = Vec::with_capacity(answer.len() / 3);
+        while !answer.is_empty() {
+            let (member, score, name) = (answer.bytes()?, answer.score()?, answer.bytes()?);
+            pending.push(Pending { member, score, name });
+        }
+        Ok(Read { now_us, pending, passed_one, rank, start, next })
+    }
+
+    /// Takes out those of these that are still pending as they were read. `done`: how many messages
+    /// the command has changed before, which its error says.
+    ///
+    /// # Errors
+    /// As every call; uncertain where some are taken out.
+    pub async fn cancel_pending(
+        &self,
+        queue: &QueueName,
+        pending: &[Pending],
+        done: u64,
+    ) -> Result<u64, StoreError> {
+        Ok(self.change_pending(&CANCEL, queue, None, pending, done).await?.count)
+    }
+
+    /// Makes those of these due that are still pending as they were read: at a moment, Unix ms, or
+    /// now.
+    ///
+    /// # Errors
+    /// As every call; uncertain where some are changed.
+    pub async fn move_pending(
+        &self,
+        queue: &QueueName,
+        pending: &[Pending],
+        due_ms: Option<u64>,
+        done: u64,
+    ) -> Result<Changed, StoreError> {
+        let due = due_ms.map_or_else(Bytes::new, number);
+        self.change_pending(&FIRE, queue, Some(due), pending, done).await
+    }
+
+    async fn change_pending(
+        &self,
+        script: &'static Script,
+        queue: &QueueName,
+        due: Option<Bytes>,
+        mut left: &[Pending],
+        done: u64,
+    ) -> Result<Changed, StoreError> {
+        let mut all = Changed::default();
+        while !left.is_empty() {
+            let some = few(left, |one| one.member.len());
+            let pairs = left
+                .iter()
+                .take(some)
+                .flat_map(|one| [Bytes::from(format!("={}", one.score)), one.member.clone()]);
+            let answered = self.change(script, queue, due.clone().into_iter().chain(pairs)).await;
+            let mut answer = answered.map_err(|error| part_applied(error, done + all.count))?;
+            all.count += answer.count()?;
+            if due.is_some() {
+                all.head |= answer.int()? == 1;
+            }
+            let met = if answer.is_empty() { some } else { answer.count()?.max(1) as usize };
+            left = left.get(met..).unwrap_or_default();
+        }
+        Ok(all)
     }
 
     /// Which of the payloads are pending.

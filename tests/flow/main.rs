@@ -23,6 +23,7 @@ mod cron;
 mod due;
 mod facts;
 mod faults;
+mod find;
 mod given;
 mod heads;
 mod kills;

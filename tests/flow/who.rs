@@ -46,10 +46,13 @@ fn what_takes_out_or_holds_back_is_in_the_log() {
         assert_eq!(settle(&mut client, "DQ.NACK", &taken, &["FATAL"]), 1);
         taken.id
     });
-    let rows: [(&str, &str, &[&str]); 13] = [
-        ("DQ.REMOVE q 0 COUNT 0", "DQ.REMOVE COUNT 0", &["\"messages\":4"]),
+    let rows: [(&str, &str, &[&str]); 16] = [
+        ("DQ.FIRE q MATCH 0 COUNT 1", "DQ.FIRE MATCH", &["\"messages\":1"]),
+        ("DQ.RESCHEDULE q MATCH 2 2h", "DQ.RESCHEDULE MATCH", &["\"messages\":1"]),
+        ("DQ.CANCEL q MATCH [2]", "DQ.CANCEL MATCH", &["\"messages\":1"]),
+        ("DQ.REMOVE q 0 COUNT 0", "DQ.REMOVE COUNT 0", &["\"messages\":3"]),
         ("DQ.POLL q COUNT 2", "DQ.POLL", &["\"messages\":2"]),
-        ("DQ.CONVERT q LEGACY", "DQ.CONVERT", &["\"messages\":3"]),
+        ("DQ.CONVERT q LEGACY", "DQ.CONVERT", &["\"messages\":2"]),
         ("DQ.QUARANTINE q RESTORE", "DQ.QUARANTINE RESTORE", &["\"messages\":1"]),
         ("DQ.PAUSE q 1h", "DQ.PAUSE", &["\"known\":true"]),
         ("DQ.RESUME q", "DQ.RESUME", &[]),
@@ -57,7 +60,7 @@ fn what_takes_out_or_holds_back_is_in_the_log() {
         ("DQ.TAKEN q RELEASE", "DQ.TAKEN RELEASE", &["\"messages\":1"]),
         ("DQ.DEAD q DROP", "DQ.DEAD DROP", &["\"messages\":1"]),
         ("DQ.QUARANTINE q DROP", "DQ.QUARANTINE DROP", &["\"messages\":1"]),
-        ("DQ.CLEAR q", "DQ.CLEAR", &["\"messages\":3"]),
+        ("DQ.CLEAR q", "DQ.CLEAR", &["\"messages\":2"]),
         // A name with a mistake.
         ("DQ.PAUSE qq", "DQ.PAUSE", &["\"queue\":\"qq\"", "\"known\":false"]),
         ("DQ.PAUSE ALL", "DQ.PAUSE", &["\"queue\":\"ALL\""]),
@@ -82,6 +85,8 @@ fn what_takes_out_or_holds_back_is_in_the_log() {
     let before = lines(&stage).len();
     say(&mut client, "DQ.REMOVE q nothing COUNT 1");
     say(&mut client, "DQ.POLL empty");
+    say(&mut client, "DQ.CANCEL q MATCH nothing");
+    say(&mut client, "DQ.CANCEL q MATCH * DRYRUN");
     say(&mut client, "DQ.CLEAR last");
     eventually("the last one", || {
         lines(&stage).last().filter(|line| line.contains("last")).map(drop)

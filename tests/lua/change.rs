@@ -81,23 +81,81 @@ fn reschedule_relative() {
 #[test]
 fn fire() {
     let rows: &[Row] = &[
-        ("nothing there", "", "fire 1000 #1 '' n", "OK :0 :0", ""),
+        ("nothing there", "", "fire '' 1000 #1 '' n", "OK :0 :0", ""),
         (
             "due already: counted, unchanged, not published",
             "timeout m1(a)=1000 m2(b)=-5; list m1(a) m2(b)",
-            "fire 1000 #1 -5 #2 1000 #1",
+            "fire '' 1000 #1 -5 #2 1000 #1",
             "OK :2 :0",
             "timeout m2(b)=-5 m1(a)=1000; list m1(a) m2(b)",
         ),
         (
             "another score",
             "timeout m1(a)=9000000000000; list m1(a)",
-            "fire 9000000000001 #1",
+            "fire '' 9000000000001 #1",
             "OK :0 :0",
             "timeout m1(a)=9000000000000; list m1(a)",
         ),
     ];
     check(rows);
+}
+
+/// At a moment all are due then, earlier or later; those that are due then already count.
+#[test]
+fn fire_at() {
+    let given = "timeout m1(a)=1000 m2(b)=9000000000000 m3(c)=8000000000000
+         list m1(a) m2(b) m3(c)
+         names n=9000000000000-0000000000000002; ids 0000000000000002=n";
+    let mut bench = Bench::new(given);
+    bench.returns("fire 8000000000000 1000 #1 '' n 8000000000000 #3", "OK :3 :1");
+    let named = "8000000000000-0000000000000002";
+    let moved = format!(
+        "timeout m1(a)=8000000000000 m2(b)=8000000000000 m3(c)=8000000000000
+         list m1(a) m2(b) m3(c); names n={named}; ids 0000000000000002=n"
+    );
+    bench.then(&moved, "moved");
+}
+
+/// By its whole bytes and its score a member is found that shares its id with another one, and none
+/// that was changed.
+#[test]
+fn whole_members() {
+    let given = "timeout m1(a)=9000000000000 m1(b)=9000000000000 m2(c)=inf m3(d)=9000000000000.5
+         list m1(a) m1(b) m2(c) m3(d)";
+    check(&[
+        (
+            "cancel",
+            given,
+            "cancel =9000000000000 m1(b) =inf m2(c) =9000000000000 m3(d) =9000000000000 m4(e)",
+            "OK :2",
+            "timeout m1(a)=9000000000000 m3(d)=9000000000000.5; list m1(a) m3(d)",
+        ),
+        (
+            "fire, a score in another notation",
+            given,
+            "fire 9000000000001 =9e12 m1(b) =9000000000000 m2(c)",
+            "OK :1 :0",
+            "timeout m1(a)=9000000000000 m3(d)=9000000000000.5 m1(b)=9000000000001 m2(c)=inf
+             list m1(a) m1(b) m2(c) m3(d)",
+        ),
+    ]);
+}
+
+/// Members that had left a long order list are looked for in it, but not many in one call.
+#[test]
+fn fire_at_lists_again() {
+    const FILL: &str = "for id = 1, 250000 do redis.call('RPUSH', KEYS[1], id) end";
+    let mut bench = Bench::new(
+        "timeout m1(a)=1000 m2(b)=1000 m3(c)=1000 m4(d)=1000 m5(e)=1000
+         record name=$q unlisted_until=2000",
+    );
+    let list = bench.names.key("list");
+    bench.client.call(&["EVAL", FILL, "1", &list]).unwrap();
+    let five = "1000 #1 1000 #2 1000 #3 1000 #4 1000 #5";
+    bench.returns(&format!("fire 9000000000000 {five}"), "OK :3 :0 :3");
+    assert_eq!(bench.redis("LLEN @list").int(), 250_003);
+    bench.returns(&format!("fire 9000000000000 {five}"), "OK :2 :0");
+    assert_eq!(bench.redis("LLEN @list").int(), 250_005);
 }
 
 /// Fired messages are due in the very next call, with their names.
@@ -109,7 +167,7 @@ fn fire_now() {
          names n=9000000000000-0000000000000002; ids 0000000000000002=n
          record name=$q unlisted_until=8000000000000",
     );
-    bench.returns("fire '' n inf #3 9000000000000 #2", "OK :2 :1");
+    bench.returns("fire '' '' n inf #3 9000000000000 #2", "OK :2 :1");
     let now_ms = bench.now_us / 1000;
     let named = format!("{now_ms}-0000000000000002");
     bench.then(
@@ -121,8 +179,8 @@ fn fire_now() {
         "fired",
     );
     bench.returns("transfer 9 1000", &format!("OK 9000000000000 '' :0 :0 :0 :0 {now_ms} :2"));
-    bench.returns("fire 9000000000000 #1", "OK :1 :1");
-    bench.returns("fire 9000000000001 #4", "OK :1 :0");
+    bench.returns("fire '' 9000000000000 #1", "OK :1 :1");
+    bench.returns("fire '' 9000000000001 #4", "OK :1 :0");
 }
 
 /// What was made earlier and is the head is published, once; nothing else.
@@ -136,7 +194,7 @@ fn publications() {
     let mut subscriber = shared().client(0);
     subscriber.call(&["SUBSCRIBE", &channel]).unwrap();
     bench.returns("reschedule 9000000000001 #2 -8000000000000", "OK 8000000000000 #2 :0");
-    bench.returns("fire 9000000000000 #1", "OK :1 :0");
+    bench.returns("fire '' 9000000000000 #1", "OK :1 :0");
     bench.returns("cancel 0 #4", "OK :1");
     bench.returns("clear", "OK :3");
     for (bad, take_out) in [("bad2", "none"), ("bad", "bad")] {
@@ -147,7 +205,7 @@ fn publications() {
     bench.returns("offer q -8000000000000:m5(e)", "OK");
     bench.redis("ZREM @timeout bad2");
     bench.returns("reschedule 8000000000000 #5 -7000000000000", "OK 7000000000000 #5 :1");
-    bench.returns("fire 7000000000000 #5", "OK :1 :1");
+    bench.returns("fire '' 7000000000000 #5", "OK :1 :1");
     let now_ms = (bench.now_us / 1000).to_string();
     bench.client.call(&["PUBLISH", &channel, "end"]).unwrap();
     // A restored score is floored; one that no Redisson client can parse is not published.

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 const MIB: u64 = 1 << 20;
 
 /// A call of each script that finds nothing to complain of.
-pub const CALLS: [&str; 56] = [
+pub const CALLS: [&str; 57] = [
     "offer q 5:m1(a) / q 5:m2(b) name=n",
     "transfer 9 1000",
     "heads timeout",
@@ -22,9 +22,10 @@ pub const CALLS: [&str; 56] = [
     "contains '' '' 0 '' 10 1000 1 a",
     "cancel 5 #1",
     "reschedule 5 #1 5",
-    "fire 5 #1",
+    "fire '' 5 #1",
     "get 5 #1 1000",
     "range -inf +inf 10 1000 1000 '' '' 0 ''",
+    "timeline 5 10 15",
     "poll 1 1000 1000",
     "first '' '' 0 '' 10 1000 ''",
     "poll_pending 1000 1000 5 #1",
@@ -307,6 +308,9 @@ fn few_large_members_are_read() {
             (format!("range -inf +inf 1000 {MIB} {large} '' '' 0 ''"), 4),
             (format!("range -inf +inf 1000 {MIB} {large} {}", behind(one)), 4),
             (format!("range -inf +inf 1000 {MIB} 1000 {}", behind(one)), 3),
+            (format!("range -inf +inf 1000 {MIB} {large} {} search", behind(one)), 4),
+            (format!("range -inf +inf 1000 {MIB} 1000 {} search", behind(one)), 3),
+            (format!("timeline 0 {one} {large}"), 0),
             (format!("quarantine_list 1000 {MIB} {large}"), 3),
             (format!("remove_listed 5 aaaaa 1 {page} 0 ''"), 3),
             (format!("remove_listed 5 aaaaa 1 {page} {one} {anchor}"), 3),

@@ -148,6 +148,64 @@ fn range() {
     ]);
 }
 
+/// A search is told the rank of the first member, and passes over what is too large.
+#[test]
+fn range_of_a_search() {
+    let given = "timeout m1(a)=-5 bad=1000 l2(b)=1000 m3(c)=2000.5; ids 0000000000000002=n";
+    let search = |line: &str, cursor: &str| format!("range {line} {cursor} search");
+    let start = "'' '' 0 ''";
+    check_reads(&[
+        ("nothing", "", &search("-inf +inf 9 1000 1000", start), "OK '' '' :0 '' :0"),
+        (
+            "from a score on: half as many where there are names",
+            given,
+            &search("0 +inf 3 1000 1000", start),
+            "OK (1000 '' :0 '' :1 l2(b) 1000 n bad 1000 ''",
+        ),
+        (
+            "from a cursor on",
+            given,
+            &search("0 2000 9 1000 1000", "1000 b 9 ''"),
+            "OK '' '' :0 '' :2 bad 1000 ''",
+        ),
+        (
+            "the first is too large",
+            given,
+            &search("0 +inf 9 1000 16", start),
+            "PASSED 1000 b :2 ''",
+        ),
+        (
+            "it is the last of its score",
+            given,
+            &search("-9 0 9 1000 16", start),
+            "PASSED '' '' :0 ''",
+        ),
+        (
+            "it is the last of all",
+            given,
+            &search("2000 +inf 9 1000 16", start),
+            "PASSED '' '' :0 ''",
+        ),
+        (
+            "another one ends the page before it",
+            "timeout b=7 unreadable=7.5 c=8",
+            &search("1 +inf 9 1000 5", start),
+            "OK (7 '' :0 '' :0 b 7 ''",
+        ),
+    ]);
+}
+
+#[test]
+fn timeline() {
+    let given = "timeout m1(a)=-5 m2(b)=1000 bad=1000 m3(c)=1999.5 m4()=2000 m5()=inf";
+    check_reads(&[
+        ("nothing there", "", "timeline 1 5 9", "OK :0 :0"),
+        ("no step", given, "timeline 1000", "OK"),
+        ("from the start on, before the end", given, "timeline 1000 2000 3000", "OK :3 :1"),
+        ("steps of any length", given, "timeline 0 999 1000 1001 9000", "OK :0 :0 :2 :2"),
+    ]);
+}
+
 /// Follows the cursors of a range and gives the members that came.
 fn pages(
     bench: &mut Bench,

@@ -49,7 +49,7 @@ const SAME: [(&str, &str); 28] = [
         "timeout m1(a)=1000; names n=1000-0000000000000001; ids 0000000000000001=n",
         "reschedule '' n -9000000000000",
     ),
-    ("timeout m1(a)=1000 m2(b)=5", "fire 1000 #1 7 #2"),
+    ("timeout m1(a)=1000 m2(b)=5", "fire '' 1000 #1 7 #2"),
     ("timeout m1(a)=1000 m2(b)=5", "get 1000 #1 1000"),
     ("timeout m1(a)=1000 m2(b)=5", "range -inf +inf 10 1000 1000 (5 '' 0 ''"),
     ("timeout m1(a)=1 m2(b)=2", "contains '' '' 0 '' 10 1000 1 b"),

@@ -116,7 +116,7 @@ fn many_at_a_time_are_left_to_the_next_call() {
     }
     let three = "9000000000000 #1 9000000000000 #2 9000000000000 #3";
     bench.returns(&format!("cancel {three}"), "OK :1 :1");
-    bench.returns(&format!("fire {three}"), "OK :1 :1 :2");
+    bench.returns(&format!("fire '' {three}"), "OK :1 :1 :2");
     bench.returns("cancel '' n 9000000000000 #3", "OK :1");
     assert_eq!(bench.redis("LLEN @list").int(), 1);
 }

@@ -3,7 +3,7 @@
 use crate::peer::{Place, shared};
 
 /// Every command that names a queue, which is `@`.
-const COMMANDS: [&str; 42] = [
+const COMMANDS: [&str; 47] = [
     "DQ.OFFER @ 1h b",
     "DQ.OFFER @ 1h b NAME n",
     "DQ.MOFFER @ 1h b 1h c",
@@ -16,6 +16,11 @@ const COMMANDS: [&str; 42] = [
     "DQ.SIZE @",
     "DQ.PEEK @",
     "DQ.RANGE @ - +",
+    "DQ.TIMELINE @ 0 1h 1m",
+    "DQ.FIND @",
+    "DQ.CANCEL @ MATCH x",
+    "DQ.FIRE @ MATCH x",
+    "DQ.RESCHEDULE @ MATCH x 1h",
     "DQ.CONTAINS @ a",
     "DQ.POLL @",
     "DQ.CLEAR @",

@@ -66,20 +66,30 @@ const FOR_ALL: [&str; 16] = [
 ];
 
 /// The beginning of the error that the user gets for the command, if it gets one of the gate.
-fn refusal(spec: &Spec, word: Option<&str>, row: &Row, queue: &str) -> Option<&'static str> {
+/// `form`: the words of a form of its own, as `DQ.CANCEL MATCH`.
+fn refusal(
+    spec: &Spec,
+    word: Option<&str>,
+    form: Option<&str>,
+    row: &Row,
+    queue: &str,
+) -> Option<&'static str> {
     let more = word.and_then(|word| spec.words.iter().find(|(known, _)| *known == word));
     let needs = more.map_or(spec.categories, |(_, more)| spec.categories.and(*more));
     let open = FOR_ALL.contains(&spec.name) || spec.group == Group::Refused;
     assert_eq!(spec.categories == Categories::NONE, open, "{spec:?} needs no right");
     let own = Categories::of(&row.categories).and(Categories::of(&[Category::Payload]));
-    if !own.covers(needs) {
-        return Some("permissions to run the");
-    }
-    if needs.has(Category::Payload) && !row.payloads {
-        return Some("permissions to see payloads");
-    }
+    let lacks = |needs: Categories| match needs.has(Category::Payload) && !row.payloads {
+        _ if !own.covers(needs) => Some("permissions to run the"),
+        true => Some("permissions to see payloads"),
+        false => None,
+    };
     let outside = !row.all_queues && (more.is_some() || !queue.starts_with("a."));
-    (spec.group == Group::Queue && outside).then_some("permissions to access the queue")
+    let outside = spec.group == Group::Queue && outside;
+    let form = form.and_then(|form| spec.forms.iter().find(|(known, _)| *known == form));
+    lacks(needs)
+        .or(outside.then_some("permissions to access the queue"))
+        .or(form.and_then(|(_, more)| lacks(needs.and(*more))))
 }
 
 /// Every command of the table, whoever asks: nothing can be reached that is not given. A command
@@ -107,11 +117,21 @@ fn the_matrix_of_rights() {
     let mut refused = 0;
     for spec in TABLE {
         let first = if spec.group == Group::Queue { vec!["a.x", "b.x"] } else { vec![""] };
-        let firsts = first.into_iter().map(|first| (first, None));
-        let by_word = spec.words.iter().map(|(word, _)| (*word, Some(*word)));
-        for (first, word) in firsts.chain(by_word) {
-            let request: Vec<&str> =
+        let firsts = first.iter().map(|first| (*first, None, None));
+        let by_word = spec.words.iter().map(|(word, _)| (*word, Some(*word), None));
+        let by_form = spec
+            .forms
+            .iter()
+            .flat_map(|(form, _)| first.iter().map(move |first| (*first, None, Some(*form))));
+        for (first, word, form) in firsts.chain(by_word).chain(by_form) {
+            let mut request: Vec<&str> =
                 [spec.name, first].into_iter().filter(|part| !part.is_empty()).collect();
+            if let Some(form) = form {
+                // What the form is about, and a delay where it needs one.
+                let delay = if spec.name == "DQ.RESCHEDULE" { &["1h"][..] } else { &[] };
+                request.extend(["MATCH", "*"].iter().chain(delay));
+                request.extend(form.split(' ').skip(2));
+            }
             let mut anonymous = place.broker.client();
             // Some close the connection instead of an answer.
             let said = anonymous.call(&request).map(|reply| reply.text()).unwrap_or_default();
@@ -125,7 +145,7 @@ fn the_matrix_of_rights() {
                 });
                 let said = said.unwrap_or_default();
                 let about = format!("{} says {request:?}: {said}", row.name);
-                match refusal(spec, word, row, first) {
+                match refusal(spec, word, form, row, first) {
                     Some(wanted) => {
                         let user = format!("NOPERM User {} has no {wanted}", row.name);
                         assert!(said.starts_with(&user), "{about}");

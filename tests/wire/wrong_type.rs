@@ -20,7 +20,7 @@ const KEYS: [&str; 14] = [
     "delay_broker_cron:{@}",
 ];
 
-const COMMANDS: [(&str, &str); 42] = [
+const COMMANDS: [(&str, &str); 46] = [
     ("DQ.OFFER «q» 1h b\r\n", "xxxx.........."),
     ("DQ.OFFER «q» 1h b NAME n\r\n", "xxxxxx........"),
     ("DQ.MOFFER «q» 1h b 1h c\r\n", "xxxx.........."),
@@ -33,6 +33,10 @@ const COMMANDS: [(&str, &str); 42] = [
     ("DQ.SIZE «q»\r\n", ".x.x.........."),
     ("DQ.PEEK «q»\r\n", ".x.x.x........"),
     ("DQ.RANGE «q» - +\r\n", ".x.x.x........"),
+    ("DQ.FIND «q»\r\n", ".x.x.x........"),
+    ("DQ.TIMELINE «q» 0 1h 1m\r\n", ".x.x.........."),
+    ("DQ.CANCEL «q» MATCH *\r\n", ".x.x.x........"),
+    ("DQ.FIRE «q» MATCH * DRYRUN\r\n", ".x.x.x........"),
     ("DQ.CONTAINS «q» nothing\r\n", ".x.x.........."),
     ("DQ.POLL «q»\r\n", ".xxxxxx......."),
     ("DQ.CLEAR «q»\r\n", ".xxxxx........"),

@@ -1,37 +1,51 @@
-//! `DQ.FIRE queue message [message ...]`: makes pending messages due now.
+//! `DQ.FIRE queue message [message ...]`: makes pending messages due now; with
+//! `MATCH pattern` all that match.
 //!
 //! Replies with the number fired; they are transferred at once unless the queue is paused.
-//! Errors: BADQUEUE, BADID, WRONGTYPE, UNAVAILABLE, UNCERTAIN. Way: `lua/fire.lua`, one call;
-//! `lua/retry.lua` for messages that wait for a retry.
+//! Errors: BADQUEUE, BADID, BADTIME, WRONGTYPE, UNAVAILABLE, UNCERTAIN. Way: `lua/fire.lua`, one
+//! call; `lua/retry.lua` for messages that wait for a retry. `src/command/bulk.rs` has MATCH.
 
 use std::rc::Rc;
 
-use crate::broker::Broker;
+use crate::broker::{Broker, Change};
 use crate::domain::queue::{MessageRef, QueueName};
 use crate::resp::Reply;
 
+use crate::command::args::{ArgError, Args};
+use crate::command::bulk::{self, Bulk};
 use crate::command::{Caller, Command, Flag, Flags, MANY, Run, Spec, later};
 
 pub const SPEC: Spec = Spec {
     name: "DQ.FIRE",
-    usage: "queue message [message ...]",
+    usage: "queue <message [message ...]|MATCH pattern [FROM from] [TO to] [COUNT n] \
+            [CURSOR c] [DECODE] [DRYRUN]>",
     summary: "Makes pending messages due now",
     args: 2..=MANY,
     flags: Flags::of(&[Flag::Write, Flag::Fast]),
-    ..Spec::writing(|args| {
-        Ok(Command::Fire(Fire { queue: args.queue()?, messages: args.messages()? }))
-    })
+    forms: &[("DQ.FIRE MATCH", bulk::CHANGES), ("DQ.FIRE MATCH DRYRUN", bulk::LOOKS)],
+    ..Spec::writing(parse)
 };
 
 #[derive(Debug, PartialEq)]
-pub struct Fire {
-    queue: QueueName,
-    messages: Vec<MessageRef>,
+pub enum Fire {
+    These(QueueName, Vec<MessageRef>),
+    Matching(Bulk),
+}
+
+fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
+    let queue = args.queue()?;
+    Ok(Command::Fire(match args.takes_match(1) {
+        true => Fire::Matching(Bulk::parse(queue, args, |_| Ok(Change::Fire))?),
+        false => Fire::These(queue, args.messages()?),
+    }))
 }
 
 impl Fire {
-    pub fn run(self, _: &Caller, broker: &Rc<Broker>) -> Run {
-        let Self { queue, messages } = self;
+    pub fn run(self, caller: &Caller, broker: &Rc<Broker>) -> Run {
+        let (queue, messages) = match self {
+            Self::These(queue, messages) => (queue, messages),
+            Self::Matching(bulk) => return bulk.run(caller, broker),
+        };
         later(broker, async move |broker| broker.queue(&queue).fire(messages).await, Reply::count)
     }
 }
@@ -45,7 +59,7 @@ mod tests {
     fn parse() {
         let of = |messages: &[&str]| {
             let messages = messages.iter().map(|text| message(text)).collect();
-            Ok(Command::Fire(Fire { queue: queue("q"), messages }))
+            Ok(Command::Fire(Fire::These(queue("q"), messages)))
         };
         check(&[
             ("DQ.FIRE q n", of(&["n"])),

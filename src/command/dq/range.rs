@@ -8,9 +8,9 @@
 use std::rc::Rc;
 
 use crate::broker::Broker;
-use crate::domain::queue::{QueueName, Score, score_bound};
+use crate::domain::queue::{QueueName, Score};
 
-use crate::command::args::{ArgError, Args, Page, bad_time};
+use crate::command::args::{ArgError, Args, Page, bound, in_order};
 use crate::command::{Caller, Categories, Category, Command, Kind, Run, Spec, later, show};
 
 pub const SPEC: Spec = Spec {
@@ -33,16 +33,8 @@ pub struct Range {
 
 fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
     let queue = args.queue()?;
-    let mut bound = |name: &str| {
-        let raw = args.value()?;
-        score_bound(raw).map_err(|rule| bad_time(name, raw, rule))
-    };
-    let (from, to) = (bound("from")?, bound("to")?);
-    if from > to {
-        let plus = if from == Score::MAX { "+" } else { "" };
-        let text = format_args!("from '{plus}{from}' must not be later than to '{to}'");
-        return Err(ArgError::new("BADTIME", text));
-    }
+    let (from, to) = (bound("from", args.value()?)?, bound("to", args.value()?)?);
+    let (from, to) = in_order(from, to)?;
     let page = args.page(&["COUNT", "CURSOR", "DECODE"])?;
     Ok(Command::Range(Range { queue, from, to, page }))
 }
