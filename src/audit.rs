@@ -331,7 +331,7 @@ mod tests {
             ("redis_version:6.0.16", "always", "", "version!", "6.2 or newer"),
             ("redis_version:5.0.3", "always", "", "version!", "is version 5.0.3"),
             ("redis_mode:cluster", "always", "", "mode!", "without cluster"),
-            ("redis_mode:sentinel", "always", "", "mode!", "the address of the Redis"),
+            ("redis_mode:sentinel", "always", "", "mode!", "redis-sentinel://host"),
             ("role:slave\nslave_read_only:1", "always", "", "role", "until it is promoted"),
             ("role:slave\nslave_read_only:0", "always", "", "role!", "overwrites"),
             ("maxmemory_policy:allkeys-lru\nmaxmemory:5000", "always", "", "eviction!", "noevic"),

@@ -469,3 +469,176 @@ fn field(info: &BytesFrame, name: &str) -> Result<String, String> {
     };
     fields(&text).remove(name).ok_or_else(|| format!("Redis's INFO has no {name}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WITHIN: Duration = Duration::from_millis(100);
+
+    fn place(port: u16) -> Place {
+        Place::Tcp { host: "h".to_owned(), port, tls: false }
+    }
+
+    fn master(sentinels: u16) -> Rc<Master> {
+        let places: Vec<Place> = (0..sentinels).map(|at| place(26_379 + at)).collect();
+        Rc::new(Master::named_by("orders", &places, &Metrics::new(1)))
+    }
+
+    fn said(epoch: u64, port: u16) -> Said {
+        let down_after = Duration::from_millis(500);
+        Said { epoch, place: place(port), down: false, given_up: false, down_after }
+    }
+
+    fn hear(master: &Rc<Master>, at: usize, said: Said) {
+        master.heard(at, Instant::now(), Ok(said));
+    }
+
+    fn silent(master: &Rc<Master>, at: usize) {
+        master.heard(at, Instant::now(), Err("Connection refused".to_owned()));
+    }
+
+    async fn run(test: impl Future<Output = ()>) {
+        tokio::task::LocalSet::new().run_until(test).await;
+    }
+
+    /// Each row: what three Sentinels say one after the other, as number, epoch and port; the port
+    /// that is named then, 0 for none.
+    #[tokio::test]
+    async fn who_is_believed() {
+        #[rustfmt::skip]
+        let rows: [(&[(usize, u64, u16)], u16); 8] = [
+            (&[], 0),
+            (&[(0, 0, 1)], 0),
+            (&[(0, 0, 1), (1, 0, 1)], 1),
+            // One that is behind answers first.
+            (&[(0, 0, 1), (1, 3, 2)], 2),
+            (&[(0, 0, 1), (1, 0, 1), (2, 1, 2)], 2),
+            // Never back, and not to another of the same epoch.
+            (&[(0, 1, 2), (1, 1, 2), (2, 0, 1), (0, 0, 1), (1, 0, 1)], 2),
+            (&[(0, 1, 2), (1, 1, 2), (2, 1, 3), (2, 1, 3)], 2),
+            (&[(0, 1, 2), (1, 1, 2), (2, 2, 1), (0, 3, 2)], 2),
+        ];
+        for (words, port) in rows {
+            run(async {
+                let master = master(3);
+                for (at, epoch, port) in words {
+                    hear(&master, *at, said(*epoch, *port));
+                }
+                let wanted = Some(place(port)).filter(|_| port > 0);
+                assert_eq!(master.place().ok(), wanted, "{words:?}");
+            })
+            .await;
+        }
+    }
+
+    #[tokio::test]
+    async fn the_first_answer_waits_for_others_that_can_answer() {
+        run(async {
+            // Those that cannot are not waited for.
+            let lone = master(3);
+            hear(&lone, 0, said(0, 1));
+            silent(&lone, 1);
+            assert!(lone.place().is_err());
+            silent(&lone, 2);
+            assert_eq!(lone.place(), Ok(place(1)));
+            // Those that say nothing for long are not, either.
+            let slow = master(3);
+            hear(&slow, 0, said(0, 1));
+            assert!(slow.place().is_err());
+            assert_eq!(slow.first_place().await, Ok(place(1)));
+            // The name is known to nobody.
+            let lost = master(2);
+            silent(&lost, 0);
+            let why = lost.place().unwrap_err();
+            assert!(why.ends_with("'orders': h:26379: Connection refused"), "{why}");
+        })
+        .await;
+    }
+
+    fn info(text: &str) -> BytesFrame {
+        BytesFrame::BlobString { data: text.to_owned().into(), attributes: None }
+    }
+
+    async fn admits(master: &Master, role: &str, run_id: &str) -> String {
+        let role = info(&format!("# Replication\r\nrole:{role}\r\n"));
+        let server = info(&format!("# Server\r\nrun_id:{run_id}\r\n"));
+        master.admits(&[role, server], WITHIN).await.err().unwrap_or_default()
+    }
+
+    #[tokio::test]
+    async fn which_server_is_used() {
+        run(async {
+            let master = master(1);
+            hear(&master, 0, said(0, 1));
+            let asks = master.asks();
+            assert!(admits(&master, "slave", "a").await.contains("h:1 is a replica (role:slave)"));
+            assert!(master.asks() > asks);
+            assert_eq!(admits(&master, "master", "a").await, "");
+            // The same process, whatever Sentinels say by now.
+            silent(&master, 0);
+            assert_eq!(admits(&master, "master", "a").await, "");
+            let why = admits(&master, "master", "b").await;
+            assert!(why.contains("has restarted, and no Sentinel says"), "{why}");
+            // An answer from before it restarted does not count.
+            hear(&master, 0, said(0, 1));
+            let why = admits(&master, "master", "b").await;
+            assert!(why.contains("has restarted, and no Sentinel says"), "{why}");
+            for (doubt, admitted) in [
+                (Said { given_up: true, ..said(0, 1) }, false),
+                (Said { down: true, ..said(0, 1) }, false),
+                (said(0, 1), true),
+            ] {
+                let (answering, shown) = (master.clone(), format!("{doubt:?}"));
+                let asked = master.asks();
+                let answer = async move {
+                    answering.asked_beyond(asked).await;
+                    hear(&answering, 0, doubt);
+                };
+                let (why, ()) =
+                    futures_util::future::join(admits(&master, "master", "b"), answer).await;
+                assert_eq!(why.is_empty(), admitted, "{shown}: {why}");
+            }
+            // Another place begins anew.
+            hear(&master, 0, said(1, 2));
+            assert_eq!(admits(&master, "master", "c").await, "");
+            let refused = BytesFrame::SimpleError { data: "NOPERM".into(), attributes: None };
+            let answers = [refused.clone(), refused];
+            assert!(master.admits(&answers, WITHIN).await.unwrap_err().contains("INFO"));
+        })
+        .await;
+    }
+
+    /// One Sentinel of three that cannot reach the master proves nothing.
+    #[tokio::test]
+    async fn one_of_many_may_be_wrong() {
+        run(async {
+            let master = master(3);
+            hear(&master, 0, Said { down: true, ..said(0, 1) });
+            hear(&master, 1, said(0, 1));
+            hear(&master, 2, said(0, 1));
+            assert_eq!(admits(&master, "master", "a").await, "");
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn times_follow_the_sentinels() {
+        run(async {
+            let (short, long) = (Duration::from_millis(500), Duration::from_secs(2));
+            let fixed = Master::fixed(place(1));
+            assert_eq!((fixed.valid_for(long), fixed.settle_within(long)), (long, long));
+            assert_eq!((fixed.questions().len(), fixed.watch()), (0, None));
+            let master = master(2);
+            assert_eq!((master.valid_for(long), master.settle_within(long)), (long, SETTLE_MAX));
+            hear(&master, 0, said(0, 1));
+            assert_eq!(master.valid_for(long), short);
+            assert_eq!(master.settle_within(long), short + ELECTED_WITHIN);
+            let slow = Duration::from_secs(5);
+            hear(&master, 1, Said { down_after: slow, ..said(0, 1) });
+            assert_eq!(master.valid_for(long), short);
+            assert_eq!(master.settle_within(long), slow + ELECTED_WITHIN);
+        })
+        .await;
+    }
+}

@@ -84,9 +84,9 @@ pub const SUBSCRIPTION: &str = "subscription";
 pub const WAKES: &str = "WAKES";
 
 /// HELLO names a connection for a user without the right to CLIENT, too.
-async fn name_connection<C: ClientLike>(client: &C, link: &str) {
+async fn name_connection(client: &impl ClientLike) {
     let hello = CustomCommand::new_static("HELLO", ClusterHash::Random, false);
-    let args = ["2".to_owned(), "SETNAME".to_owned(), client_name(link)].map(Value::from);
+    let args = ["2".to_owned(), "SETNAME".to_owned(), client_name(SUBSCRIPTION)].map(Value::from);
     // The name is for people: a server that does not know HELLO gives none.
     let _ = Box::pin(client.custom_raw(hello, args.to_vec())).await;
 }
@@ -159,7 +159,7 @@ impl Subscription {
         channel: &str,
     ) -> Result<(), String> {
         let [pattern, wakes] = patterns;
-        name_connection(&client.with_options(&self.options()), SUBSCRIPTION).await;
+        name_connection(&client.with_options(&self.options())).await;
         let mut answered = self.answered(client, "PSUBSCRIBE", client.psubscribe(pattern)).await;
         if answered.is_ok() {
             answered = self.answered(client, "SUBSCRIBE", client.subscribe(channel)).await;

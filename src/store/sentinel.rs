@@ -195,3 +195,79 @@ fn texts(frame: &BytesFrame) -> Vec<String> {
     };
     data.iter().map(text).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> BytesFrame {
+        BytesFrame::BlobString { data: text.to_owned().into(), attributes: None }
+    }
+
+    fn array(parts: &[&str]) -> BytesFrame {
+        let data = parts.iter().map(|part| text(part)).collect();
+        BytesFrame::Array { data, attributes: None }
+    }
+
+    fn error(text: &str) -> BytesFrame {
+        BytesFrame::SimpleError { data: text.to_owned().into(), attributes: None }
+    }
+
+    fn about(flags: &str) -> BytesFrame {
+        array(&[
+            "name",
+            "m",
+            "ip",
+            "h",
+            "port",
+            "1",
+            "flags",
+            flags,
+            "down-after-milliseconds",
+            "500",
+            "config-epoch",
+            "7",
+        ])
+    }
+
+    /// Each row: flags, address; port, down, given up.
+    #[test]
+    fn answers() {
+        for (flags, address, port, down, given_up) in [
+            ("master", ["h", "1"], 1, false, false),
+            ("master,disconnected", ["h", "1"], 1, false, false),
+            ("master,s_down", ["h", "1"], 1, true, false),
+            ("master,s_down,o_down", ["h", "1"], 1, true, true),
+            ("master,failover_in_progress", ["h", "1"], 1, false, true),
+            // The flags are those of the one that is replaced.
+            ("master,s_down,o_down,failover_in_progress", ["h", "2"], 2, false, false),
+        ] {
+            let said = said(&about(flags), &array(&address), "m", false).unwrap();
+            let place = Place::Tcp { host: "h".to_owned(), port, tls: false };
+            let down_after = Duration::from_millis(500);
+            assert_eq!(said, Said { epoch: 7, place, down, given_up, down_after }, "{flags}");
+        }
+    }
+
+    /// Each row: answers, and a part of what is wrong with them.
+    #[test]
+    fn what_is_no_answer() {
+        let (good, null) = (about("master"), BytesFrame::Null);
+        let no_epoch = array(&["name", "m", "down-after-milliseconds", "500"]);
+        for (about, address, part) in [
+            (error("ERR No such master with that name"), null.clone(), "knows no master 'm'"),
+            (good.clone(), null, "knows no master 'm'"),
+            (error("ERR unknown command `SENTINEL`, with"), text(""), "this is no Sentinel"),
+            (error("NOPERM no"), text(""), "NOPERM no"),
+            (no_epoch, array(&["h", "1"]), "no number config-epoch"),
+            (text("hello"), array(&["h", "1"]), "no number config-epoch"),
+            (good.clone(), array(&["h", "0"]), "'h:0', which is no address"),
+            (good.clone(), array(&["", "1"]), "':1', which is no address"),
+            (good.clone(), array(&["h", "99999"]), "which is no address"),
+            (good, array(&["h", "1", "x"]), "knows no master"),
+        ] {
+            let why = said(&about, &address, "m", false).unwrap_err();
+            assert!(why.contains(part), "{why}");
+        }
+    }
+}

@@ -7,9 +7,14 @@ use crate::stage::due_of;
 use crate::stage::{ON_TIME, call, eventually, get, metric, offer, say, take_due};
 use crate::support::broker::{Broker, run};
 use crate::support::redis::Redis;
-use crate::support::resp::{Client, Value};
+use crate::support::resp::{Client, Value, encode};
 use crate::support::sentinel::{NAME, Sentinel, url, watching};
 use crate::support::tls::Authority;
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::Instant;
 
 const ALONE: u32 = 100;
@@ -258,4 +263,101 @@ fn users_and_tls() {
     let (status, why) = get(&wrong, "/readyz");
     assert_eq!(status, 503);
     assert!(why.contains("look at redis.sentinel_user and redis.sentinel_password"), "{why}");
+}
+
+/// How a Sentinel that is none answers the question for the master.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fake {
+    Silent,
+    Garbage,
+    /// A string that never ends.
+    Endless,
+    /// As a Sentinel does, and with news without end.
+    Flood,
+}
+
+/// Its address, and how often it was asked.
+fn fake(how: Fake, redis: &Redis) -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (asked, port) = (Arc::<AtomicUsize>::default(), redis.port());
+    let count = asked.clone();
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let count = count.clone();
+            // Ends with its connection.
+            thread::spawn(move || drop(pretend(how, port, client?, &count)));
+        }
+        Ok::<_, io::Error>(())
+    });
+    (address, asked)
+}
+
+fn pretend(how: Fake, port: u16, mut client: TcpStream, asked: &AtomicUsize) -> io::Result<()> {
+    let mut bytes = [0; 4096];
+    loop {
+        let size = client.read(&mut bytes)?;
+        if size == 0 {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&bytes[..size]).into_owned();
+        if text.contains("PING") {
+            client.write_all(b"+OK\r\n+PONG\r\n")?;
+        }
+        if text.contains("SUBSCRIBE") {
+            client.write_all(&encode(&["subscribe", "+switch-master", "1"]))?;
+            let news = encode(&["message", "+switch-master", &"x".repeat(1_000)]);
+            while how == Fake::Flood {
+                client.write_all(&news)?;
+            }
+        }
+        if text.contains("GET-MASTER-ADDR") {
+            asked.fetch_add(1, Ordering::Relaxed);
+            match how {
+                Fake::Silent => {}
+                Fake::Garbage => client.write_all(b"HTTP/1.1 400 Bad Request\r\n")?,
+                Fake::Endless => {
+                    client.write_all(b"$999999999\r\n")?;
+                    while client.write_all(&[b'x'; 10_000]).is_ok() {}
+                }
+                Fake::Flood => {
+                    let port = &port.to_string();
+                    let about = format!(
+                        "ip 127.0.0.1 port {port} flags master config-epoch 0 \
+                         down-after-milliseconds 500"
+                    );
+                    client.write_all(&encode(&about.split(' ').collect::<Vec<_>>()))?;
+                    client.write_all(&encode(&["127.0.0.1", port]))?;
+                }
+            }
+        }
+    }
+}
+
+/// Sentinels that anybody may have put there: each costs a bound, and nobody waits for them.
+#[test]
+fn sentinels_that_are_hostile() {
+    let redis = Redis::spawn(&[]);
+    let good = Sentinel::of(&redis, ALONE);
+    let kinds = [Fake::Silent, Fake::Garbage, Fake::Endless, Fake::Flood];
+    let fakes = kinds.map(|how| fake(how, &redis));
+    let fakes_are: Vec<&str> = fakes.iter().map(|(address, _)| address.as_str()).collect();
+    let url = format!("redis-sentinel://{},{}/{NAME}", fakes_are.join(","), good.address());
+    let begun = Instant::now();
+    let broker = Broker::spawn(&url, &[]);
+    for _ in 0..20 {
+        delivers(&broker, &mut redis.client(0));
+    }
+    for (address, words) in fakes_are.iter().zip(["says nothing", "begins with 'H'", "bytes"]) {
+        eventually(&format!("{address}: {words}"), || {
+            let log = broker.log();
+            let told = |line: &str| line.contains(address) && line.contains(words);
+            log.lines().any(told).then_some(())
+        });
+    }
+    assert_eq!(info(&broker, "backing_sentinels_reachable"), "2");
+    let asked = fakes.each_ref().map(|(_, asked)| asked.load(Ordering::Relaxed));
+    let most = begun.elapsed().as_millis() as usize / 20 + 1;
+    assert!(asked.iter().all(|asked| (1..=most).contains(asked)), "{asked:?} of {most}");
+    assert!(broker.resident_bytes() < 200 << 20, "{} bytes", broker.resident_bytes());
 }

@@ -15,7 +15,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub const QUEUE: &str = "q";
-const CLIENTS: u64 = 3;
+pub const CLIENTS: u64 = 4;
 const PENDING: &str = "redisson_delay_queue_timeout:{q}";
 /// What stands before the payload of a member: length of the id, id, length of the payload.
 const BEFORE_PAYLOAD: usize = 17;
@@ -46,9 +46,9 @@ pub struct Load {
 
 impl Load {
     /// `master`: the address of the one whose replica is asked for.
-    pub fn start(broker: &Broker, master: &str) -> Load {
+    pub fn start(brokers: &[&Broker], master: &str) -> Load {
         let stop = Arc::<AtomicBool>::default();
-        let clients = (0..CLIENTS).map(|number| {
+        let clients = (0..CLIENTS).zip(brokers.iter().cycle()).map(|(number, broker)| {
             let (stop, broker) = (stop.clone(), broker.client());
             let master = Client::connect(master).ok();
             thread::spawn(move || offer_until(&stop, broker, master, number))
@@ -173,39 +173,49 @@ fn look_until(stop: &AtomicBool, address: &str) -> Seen {
     seen
 }
 
-/// Writes of scripts at a server, as its MONITOR shows them: when, and which.
+/// Writes of scripts at a server, as its MONITOR shows them: when their script began, and which.
 pub struct Writes(JoinHandle<Vec<(u64, String)>>);
 
 impl Writes {
-    /// Until the server ends the connection, as it does when it becomes a replica or ends.
     pub fn at(address: &str) -> Writes {
         let mut monitor = Client::connect(address).unwrap();
         monitor.call(&["MONITOR"]).unwrap();
         Writes(thread::spawn(move || {
             monitor.read_within(PATIENCE).unwrap();
             let lines = monitor.reader().lines().map_while(Result::ok);
-            lines
-                .take_while(|line| !line.contains("\"the end\""))
-                .filter_map(|l| write(&l))
-                .collect()
+            let (mut writes, mut began_us) = (Vec::new(), 0);
+            for line in lines.take_while(|line| !line.contains("\"the end\"")) {
+                match monitored(&line) {
+                    Some((at_us, None)) => began_us = at_us,
+                    // A server that was stopped in a script goes on with it.
+                    Some((_, Some(write))) => writes.push((began_us, write)),
+                    None => {}
+                }
+            }
+            writes
         }))
     }
 
-    /// Up to a `PING "the end"`, which is sent here.
     pub fn end(self, address: &str) -> Vec<(u64, String)> {
+        // Or the server has ended the connection.
         drop(Client::connect(address).and_then(|mut client| client.call(&["ECHO", "the end"])));
         self.0.join().unwrap()
     }
 }
 
-/// `+1700000000.000001 [0 lua] "ZADD" ...`
-fn write(line: &str) -> Option<(u64, String)> {
+/// `+1700000000.000001 [0 127.0.0.1:5000] "EVALSHA" ...`, the beginning of a script, and
+/// `+1700000000.000002 [0 lua] "ZADD" ...`, a command of it, if that writes.
+fn monitored(line: &str) -> Option<(u64, Option<String>)> {
     let (time, rest) = line.strip_prefix('+').unwrap_or(line).split_once(" [")?;
-    let (_, command) = rest.split_once(" lua] \"")?;
+    let (from, command) = rest.split_once("] \"")?;
+    let at_us = (time.parse::<f64>().ok()? * 1e6) as u64;
     let word = command.split('"').next()?.to_uppercase();
+    if !from.ends_with(" lua") {
+        return (word == "EVALSHA").then_some((at_us, None));
+    }
     let writes = ["ZADD", "ZREM", "RPUSH", "LREM", "SET", "HSET", "SADD", "LTRIM", "DEL", "UNLINK"];
-    let us = (time.parse::<f64>().ok()? * 1e6) as u64;
-    (writes.contains(&&word[..]) || word.starts_with("ZREM")).then(|| (us, command.to_owned()))
+    let is_write = writes.contains(&&word[..]) || word.starts_with("ZREM");
+    is_write.then(|| (at_us, Some(command.to_owned())))
 }
 
 /// What the master holds: how often each payload, in the list or pending.
