@@ -182,7 +182,7 @@ list! {
         GROUP_LAG: Gauge Count "delay_broker_stream_group_lag" ["queue" "group"]
             "Entries that a group of a stream was not given yet; absent where Redis cannot tell.";
         MASTER: Gauge Count "delay_broker_redis_master_info" ["address"]
-            "Always 1; its label is the address that the Sentinels named. Absent without Sentinels.";
+            "Always 1; its label is the master that the Sentinels named. Absent without Sentinels.";
         LOG_LOST: Counter Count "delay_broker_log_lines_lost_total" []
             "Log lines lost, since nobody read them in time or they could not be written.";
         PROCESS_CPU: Counter Seconds "process_cpu_seconds_total" []

@@ -11,8 +11,8 @@ use crate::support::wait::within;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// From the switch to what is stored and delivered by the new master: as promised, and with the part
-/// of a machine that stands still.
+/// From the switch to what is stored and delivered by the new master: as promised, and with the
+/// part of a machine that stands still.
 const RESUMED: Duration = Duration::from_millis(200);
 const RESUMED_WITHIN: Duration = Duration::from_secs(30);
 const TRIES: usize = 4;
@@ -82,8 +82,8 @@ fn dies() -> Judged {
     judged
 }
 
-/// With two brokers. The old master goes on where it stood, and is a master for a while: it gets nothing any more, and
-/// does nothing of what it still had.
+/// With two brokers. The old master goes on where it stood, and is a master for a while: it gets
+/// nothing any more, and does nothing of what it still had.
 #[test]
 fn a_master_that_stands_still() {
     let _alone = alone();
