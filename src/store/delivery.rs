@@ -122,6 +122,7 @@ impl Store {
     ) -> Result<Transferred, StoreError> {
         let at_most = self.limits.call_timeout;
         let link = &self.router.of(&k.timeout).transfers;
+        link.caught_up().await;
         let valid_ms = link.valid_for(at_most).as_millis() as u64;
         let valid_until = self.clock(k).now_us() / 1_000 + valid_ms + 1;
         let args = [k.name.clone(), number(valid_until), number(messages_max), number(bytes_max)];

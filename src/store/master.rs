@@ -29,6 +29,10 @@ const DOWN_AFTER: Duration = Duration::from_secs(30);
 const ELECTED_WITHIN: Duration = Duration::from_secs(3);
 /// The longest that interrupted calls wait for the next master.
 const SETTLE_MAX: Duration = Duration::from_secs(20);
+/// Without an answer for so long, though one that hangs is noticed sooner, this process stood still.
+const STOOD_STILL: Duration = Duration::from_secs(3);
+/// The most that calls wait for an answer then.
+const CATCH_UP_WITHIN: Duration = Duration::from_millis(250);
 /// Of what Sentinels say, in one line.
 const SHOWN_MAX: usize = 3;
 
@@ -80,6 +84,8 @@ struct Watched {
     first_until: Cell<Option<Instant>>,
     /// The shortest and the longest that a Sentinel waits for a master that is silent.
     down_after: Cell<(Duration, Duration)>,
+    /// When the last question was sent that was answered, while one can be asked.
+    answered: Cell<Option<Instant>>,
     /// That a Sentinel names another one was said.
     disputed: Cell<bool>,
     metrics: Metrics,
@@ -153,6 +159,7 @@ impl Master {
             answers: Count::default(),
             first_until: Cell::default(),
             down_after: Cell::new((DOWN_AFTER, DOWN_AFTER)),
+            answered: Cell::default(),
             disputed: Cell::default(),
             metrics: metrics.clone(),
         };
@@ -191,6 +198,22 @@ impl Master {
         match self.can_move() {
             true => self.named.beyond(named).await,
             false => std::future::pending().await,
+        }
+    }
+
+    /// Where this process stood still, waits until a Sentinel has answered, for a moment: another
+    /// master may have been named meanwhile.
+    pub async fn caught_up(&self) {
+        let Some(watched) = &self.watched else { return };
+        let stood_still = |at: Instant| at.elapsed() > STOOD_STILL;
+        if watched.answered.get().is_some_and(stood_still) {
+            let fresh = async {
+                while watched.answered.get().is_some_and(stood_still) {
+                    watched.asks.add();
+                    watched.answers.beyond(watched.answers.number.get()).await;
+                }
+            };
+            let _ = timeout(CATCH_UP_WITHIN, fresh).await;
         }
     }
 
@@ -290,6 +313,8 @@ impl Master {
         }
         watched.learn_down_after();
         let reachable = watched.reachable();
+        let latest = watched.said().map(|(asked, _)| asked).max();
+        watched.answered.set(latest);
         watched.metrics.sentinels_reachable.of([]).set(reachable as f64);
         if reachable == 0 && matches!((&before, &said), (Some(Ok(_)), Err(_))) {
             tracing::warn!(
@@ -473,6 +498,7 @@ fn field(info: &BytesFrame, name: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures_util::FutureExt;
 
     const WITHIN: Duration = Duration::from_millis(100);
 
@@ -618,6 +644,37 @@ mod tests {
             hear(&master, 1, said(0, 1));
             hear(&master, 2, said(0, 1));
             assert_eq!(admits(&master, "master", "a").await, "");
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn a_process_that_stood_still_asks_first() {
+        run(async {
+            let at_once = |master: &Master| master.caught_up().now_or_never().is_some();
+            let master = master(1);
+            assert!(at_once(&master) && at_once(&Master::fixed(place(1))));
+            hear(&master, 0, said(0, 1));
+            assert!(at_once(&master));
+            let long_ago = Instant::now().checked_sub(2 * STOOD_STILL).unwrap();
+            master.heard(0, long_ago, Ok(said(0, 1)));
+            assert!(!at_once(&master));
+            let asks = master.asks();
+            let then = async {
+                master.caught_up().await;
+                master.place()
+            };
+            let answer = async {
+                master.asked_beyond(asks).await;
+                hear(&master, 0, said(1, 2));
+            };
+            let (then, ()) = futures_util::future::join(then, answer).await;
+            assert_eq!(then, Ok(place(2)));
+            // Nobody answers, or can: calls go on.
+            master.heard(0, long_ago, Ok(said(1, 2)));
+            master.caught_up().await;
+            silent(&master, 0);
+            assert!(at_once(&master));
         })
         .await;
     }

@@ -157,6 +157,39 @@ fn by_hand() -> Option<(usize, usize)> {
     Some((judged.lost, late))
 }
 
+/// The broker stands still while its master is replaced, and that one lives and stores: offers that
+/// wait for the broker must not go there.
+#[test]
+fn a_broker_that_stands_still() {
+    let _alone = alone();
+    let watched = Watched::start(&[]);
+    let broker = broker(&watched);
+    let mut client = broker.connect().unwrap();
+    assert_eq!(say(&mut client, "DQ.OFFER q 1h before").text().len(), 30);
+    let old = watched.servers[0].address();
+    let (writes, mut news) = (Writes::at(&old), watched.switches());
+    let still = Stopped::new(broker.pid());
+    for_a_while();
+    let asked = say(&mut watched.sentinels[0].client(), "SENTINEL FAILOVER orders");
+    assert_eq!(asked, Value::Simple("OK".into()));
+    switched(&mut news);
+    let switched_us = now_us();
+    // It is long enough for the broker to see that it stood still.
+    for_a_while();
+    for_a_while();
+    for number in 0..100 {
+        client.send(&["DQ.OFFER", "q", "1h", &number.to_string()]).unwrap();
+    }
+    drop(still);
+    let stored = (0..100).filter(|_| !client.read().unwrap().text().contains(' ')).count();
+    watched.becomes_replica(0);
+    let late = writes.end(&old).into_iter().filter(|(at, _)| *at > switched_us).count();
+    eprintln!("a broker that stands still: {stored} stored, {late} writes to the old master");
+    assert_eq!(late, 0);
+    let held = say(&mut watched.servers[1].client(0), "ZCARD redisson_delay_queue_timeout:{q}");
+    assert_eq!(held, Value::Int(1 + stored as i64));
+}
+
 /// It restarts, empty, once the Sentinels have given it up: for a while it is a writable master.
 #[test]
 fn a_master_that_comes_back_without_data() {

@@ -170,8 +170,14 @@ impl Link {
         }
     }
 
+    /// Waits until it is sure where to send what writes, for a moment.
+    pub async fn caught_up(&self) {
+        self.context.master.caught_up().await;
+    }
+
     /// Waits until the link is up, at most so long.
     pub async fn wait_up(&self, at_most: Duration) -> bool {
+        self.caught_up().await;
         let came_up = self.came_up.notified();
         self.is_up() || timeout(at_most, came_up).await.is_ok()
     }
