@@ -22,10 +22,11 @@ const MEMORY_NEAR_PERCENT: u64 = 90;
 
 /// Every word that a finding can have, in the order of the checks: labels of the metric, and a
 /// table of the runbook.
-pub const WORDS: [&str; 10] = [
+pub const WORDS: [&str; 11] = [
     "version",
     "mode",
     "role",
+    "replicas",
     "eviction",
     "persistence",
     "fsync",
@@ -62,6 +63,7 @@ pub fn findings(facts: &Facts, user: Option<&str>) -> Vec<Finding> {
         version(&info),
         mode(&info),
         role(&info),
+        replicas(&info, facts.watched),
         eviction(&info),
         persistence(&info, config),
         fsync(&info, config),
@@ -120,8 +122,8 @@ fn mode(info: &Info) -> Found {
     }
     if modes.contains(&"sentinel") {
         return refuse(
-            "this is a Sentinel, which stores no messages; give the broker the address of the \
-             Redis that it watches (a name or proxy that follows a failover)",
+            "this is a Sentinel, which stores no messages; use a URL that asks it for the Redis \
+             that it watches: redis-sentinel://host:port/name",
         );
     }
     None
@@ -140,6 +142,27 @@ fn role(info: &Info) -> Found {
     warn(
         "this Redis is a read-only replica: commands answer UNAVAILABLE and nothing is delivered \
          until it is promoted; if no failover is under way, use the master's address",
+    )
+}
+
+/// Behind Sentinels there are two masters for a while.
+fn replicas(info: &Info, watched: bool) -> Found {
+    if !watched || info.text("role") != "master" {
+        return None;
+    }
+    // INFO has it only where both settings are on.
+    if info.text("min_slaves_good_slaves").is_empty() {
+        return warn(
+            "min-replicas-to-write is 0 behind Sentinels: a master that was stopped or cut off \
+             goes on storing for ten seconds and more after its successor began, and all of that \
+             is lost; set min-replicas-to-write 1 and min-replicas-max-lag 2 at the master and its \
+             replicas (CONFIG SET, and the file)",
+        );
+    }
+    (info.number("connected_slaves") == 0).then_some(())?;
+    warn(
+        "the master has no replica, so it stores nothing (min-replicas-to-write), and the \
+         Sentinels have none to take its place: start one",
     )
 }
 
@@ -290,6 +313,7 @@ mod tests {
             info: Ok(fields(&format!("{GOOD}{change}"))),
             config: Ok(pairs.collect()),
             round_trips_us: vec![90, 100, 9_000],
+            watched: false,
             subscription: String::new(),
             probes: Probed::Each(Vec::new()),
         }
@@ -307,7 +331,7 @@ mod tests {
             ("redis_version:6.0.16", "always", "", "version!", "6.2 or newer"),
             ("redis_version:5.0.3", "always", "", "version!", "is version 5.0.3"),
             ("redis_mode:cluster", "always", "", "mode!", "without cluster"),
-            ("redis_mode:sentinel", "always", "", "mode!", "the address of the Redis"),
+            ("redis_mode:sentinel", "always", "", "mode!", "redis-sentinel://host"),
             ("role:slave\nslave_read_only:1", "always", "", "role", "until it is promoted"),
             ("role:slave\nslave_read_only:0", "always", "", "role!", "overwrites"),
             ("maxmemory_policy:allkeys-lru\nmaxmemory:5000", "always", "", "eviction!", "noevic"),
@@ -374,8 +398,26 @@ mod tests {
             &[("appendfsync", "no")],
         );
         bad.round_trips_us = vec![50_000];
+        bad.watched = true;
         bad.probes = Probed::Refused("NOPERM no permissions to run the 'evalsha' command".into());
         let words: Vec<_> = findings(&bad, None).iter().map(|finding| finding.word).collect();
-        assert_eq!(words, WORDS[..9]);
+        let all_but_the_last: Vec<_> = WORDS[..10].iter().filter(|w| **w != "replicas").collect();
+        assert_eq!(words.iter().collect::<Vec<_>>(), all_but_the_last);
+    }
+
+    #[test]
+    fn a_master_behind_sentinels() {
+        for (change, watched, part) in [
+            ("connected_slaves:1", false, ""),
+            ("connected_slaves:1", true, "min-replicas-to-write 1 and"),
+            ("connected_slaves:1\nmin_slaves_good_slaves:1", true, ""),
+            ("connected_slaves:0\nmin_slaves_good_slaves:0", true, "has no replica"),
+        ] {
+            let facts = Facts { watched, ..facts(change, &[("appendfsync", "always")]) };
+            let found = findings(&facts, None);
+            let text = found.iter().map(|f| format!("{}: {}", f.word, f.text)).collect::<String>();
+            assert_eq!(text.is_empty(), part.is_empty(), "{change}: {text}");
+            assert!(text.contains(part), "{change}: {text}");
+        }
     }
 }

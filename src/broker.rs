@@ -31,6 +31,7 @@ pub use crate::store::StoreError;
 pub use crate::store::batch::{Offered, Ticket};
 pub use crate::store::convert::Converted;
 pub use crate::store::leases::{Held, HeldMessage};
+use crate::store::master::Master;
 pub use crate::store::offers::FirstInLine;
 use crate::store::offers::Offers;
 use crate::store::redis::Subscription;
@@ -90,6 +91,7 @@ pub struct Broker {
     reading: Cell<bool>,
     /// Where the backing Redis is, without secrets.
     redis_place: String,
+    master: Rc<Master>,
     token: String,
     store: Rc<Store>,
     offers: Rc<Offers>,
@@ -153,9 +155,12 @@ impl Broker {
     }
 
     /// How well it is ready. A subscription that is not heard is no reason to send work elsewhere:
-    /// own offers are timed all the same, and the scan finds those of others.
+    /// own offers are timed all the same, and the scan finds those of others. Nor are Sentinels
+    /// that cannot be asked, while the master serves.
     pub fn readiness(&self) -> Result<&'static str, String> {
+        let deaf = self.master.watch().is_some_and(|watch| watch.reachable == 0);
         self.ready().map(|()| match self.listens.get() {
+            _ if deaf => "ready, but no Sentinel can be asked: a failover would not be noticed",
             true => "ready",
             false => "ready, but wake-ups are not heard: the scan finds what others offer",
         })

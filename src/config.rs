@@ -30,7 +30,7 @@ pub use layers::{ConfigError, ConfigErrors, DEFAULTS, Layers};
 use layers::{HIDDEN, Reader};
 use queues::check_queues;
 pub use queues::{MemberFormat, Queue};
-pub use redis_url::{Place, RedisUrl};
+pub use redis_url::{Place, RedisUrl, Site};
 pub use settings::{
     AppendFsync, Audit, Config, Http, Limits, Log, LogFormat, Managed, Metrics, Offers, Redis,
     SETTINGS, Scheduler, Server, Setting,
@@ -209,6 +209,20 @@ impl Config {
     fn check_redis(&self, keys: &mut Reader) {
         let Redis { url, tls_ca_file: ca, tls_cert_file: cert, tls_key_file: key, .. } =
             &self.redis;
+        let Redis { sentinel_user: user, sentinel_password: password, .. } = &self.redis;
+        if !url.as_ref().is_some_and(RedisUrl::has_sentinels) {
+            let given = [
+                ("redis.sentinel_user", user.is_some()),
+                ("redis.sentinel_password", password.is_some()),
+            ];
+            for (name, _) in given.into_iter().filter(|(_, given)| *given) {
+                let rule = "is for Sentinels only, and redis.url does not begin with \
+                            redis-sentinel:// or rediss-sentinel://";
+                keys.refuse(name, rule);
+            }
+        } else if user.is_some() && password.is_none() {
+            keys.refuse("redis.sentinel_user", "needs redis.sentinel_password as well");
+        }
         let tls = url.as_ref().is_some_and(RedisUrl::tls);
         let files = [
             ("redis.tls_ca_file", ca, None),
@@ -217,7 +231,9 @@ impl Config {
         ];
         for (name, _, partner) in files.into_iter().filter(|(_, path, _)| path.is_some()) {
             if !tls {
-                keys.refuse(name, "is for TLS only, and redis.url does not begin with rediss://");
+                let rule = "is for TLS only, and redis.url does not begin with rediss:// or \
+                            rediss-sentinel://";
+                keys.refuse(name, rule);
             } else if let Some((other, None)) = partner {
                 keys.refuse(name, format!("needs {other} as well"));
             }

@@ -93,6 +93,8 @@ struct Inner {
     queues: Mutex<HashMap<Vec<u8>, Arc<QueueMetrics>>>,
     other: OnceLock<Arc<QueueMetrics>>,
     commands: Mutex<HashMap<&'static str, Arc<CommandMetrics>>>,
+    /// Empty where it is always the same.
+    master: Mutex<String>,
 }
 
 /// The metrics that are counted where something happens: `metrics.clients.of([])`.
@@ -126,6 +128,7 @@ impl Metrics {
             queues: Mutex::default(),
             other: OnceLock::new(),
             commands: Mutex::default(),
+            master: Mutex::default(),
         }))
     }
 
@@ -137,6 +140,11 @@ impl Metrics {
         queues.sort_by(|a, b| a.label().cmp(b.label()));
         let mut text = self.0.handle.render();
         queue::write(&queues, &mut text);
+        let master = self.0.master.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if !master.is_empty() {
+            text::head(&list::MASTER, &mut text);
+            text::series(&list::MASTER, "", &[("address", &master)], 1, &mut text);
+        }
         process::write(&mut text);
         text
     }
@@ -208,6 +216,12 @@ impl Metrics {
     /// A link to Redis was lost and is connected again.
     pub fn reconnected(&self, link: &'static str) {
         self.reconnects.of([link]).increment(1);
+    }
+
+    /// The Sentinels named this master.
+    pub fn set_master(&self, address: &str) {
+        let mut master = self.0.master.lock().unwrap_or_else(PoisonError::into_inner);
+        address.clone_into(&mut master);
     }
 
     /// The audit has this finding, or not.
@@ -292,6 +306,7 @@ mod tests {
         metrics.script("offer", 0.001);
         metrics.link_up("offers", true);
         metrics.audit_finding("latency", true);
+        metrics.set_master("h:1");
         metrics.command_counts("PING").count(Outcome::Ok, 1);
         metrics.batch(3);
         queue.lateness(0.001, 1);

@@ -145,6 +145,7 @@ fn commands_in_the_text_exist() {
         "XCLAIM",
         "XAUTOCLAIM",
         "XINFO",
+        "SENTINEL",
     ];
     let options = [
         "LIST", "RESTORE", "DROP", "NAME", "AT", "AS", "COUNT", "CURSOR", "DECODE", "NX", "XX",

@@ -94,6 +94,21 @@ impl Broker {
         };
         let why = why.replace(['\r', '\n'], "; ");
         let (version, role) = self.audited.seen();
+        let mut backing = vec![
+            ("backing_address", self.redis_place.clone()),
+            ("backing_version", version),
+            ("backing_role", role),
+        ];
+        if let Some(watch) = self.master.watch() {
+            backing.extend([
+                ("backing_master_name", Cut(watch.name.as_bytes()).to_string()),
+                ("backing_master", watch.master),
+                ("backing_epoch", watch.epoch.to_string()),
+                ("backing_failovers", watch.failovers.to_string()),
+                ("backing_sentinels", watch.sentinels.to_string()),
+                ("backing_sentinels_reachable", watch.reachable.to_string()),
+            ]);
+        }
         let may_name = named.iter().filter(|(name, _)| shows(name));
         let mut queues: Vec<_> = may_name.map(|(name, queue)| (name, queue.reading())).collect();
         let pending = |reading: &Reading| reading.pending.unwrap_or(0);
@@ -125,14 +140,7 @@ impl Broker {
                     ("redis_link", up.to_owned()),
                 ],
             ),
-            section(
-                "Backing",
-                vec![
-                    ("backing_address", self.redis_place.clone()),
-                    ("backing_version", version),
-                    ("backing_role", role),
-                ],
-            ),
+            section("Backing", backing),
             section("Messages", self.totals(&all)),
             numbered(section("Queues", shown)),
         ]

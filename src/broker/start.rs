@@ -29,6 +29,7 @@ use crate::store::backend::Backend;
 use crate::store::clock::Clock;
 use crate::store::keys::QueueKeys;
 use crate::store::link::LinkContext;
+use crate::store::master::Master;
 use crate::store::offer::Configured;
 use crate::store::offers::{self, Offers, Stored};
 use crate::store::redis::Subscription;
@@ -73,7 +74,7 @@ impl Broker {
         let (user, redis_place) = (backend.user().map(str::to_owned), backend.place().to_owned());
 
         let context = link_context(&config, backend, &metrics, &stepped);
-        let store = Store::start(&context, store_limits(&config), &token)?;
+        let store = Store::start(&context, store_limits(&config), &token);
         let subscription = Rc::new(Subscription::start(&context)?);
         let names = config.queues.iter().map(|queue| Bytes::from(queue.name.clone()));
         let takers = Takers::new(store.clone(), metrics.clone(), config.limits.takers_max);
@@ -120,6 +121,7 @@ impl Broker {
             read_at: Cell::default(),
             reading: Cell::default(),
             redis_place,
+            master: context.master.clone(),
             token,
             store: store.clone(),
             offers,
@@ -168,9 +170,11 @@ fn link_context(
     metrics: &Metrics,
     stepped: &Rc<Notify>,
 ) -> LinkContext {
+    let connect_timeout = Duration::from_millis(config.redis.connect_timeout_ms);
     LinkContext {
+        master: Master::start(&backend, metrics, connect_timeout),
         backend,
-        connect_timeout: Duration::from_millis(config.redis.connect_timeout_ms),
+        connect_timeout,
         call_timeout: Duration::from_millis(config.redis.call_timeout_ms),
         clock: Rc::new(Clock::default()),
         metrics: metrics.clone(),

@@ -130,6 +130,10 @@ pub fn password() -> Kind<Option<Secret>> {
     Kind { secret: true, ..kind }
 }
 
+pub fn user() -> Kind<Option<String>> {
+    Kind::optional("must be text", |user| Ok(user.to_owned()), String::clone)
+}
+
 pub fn redis_url() -> Kind<Option<RedisUrl>> {
     let kind = Kind::optional("must be a URL of a Redis", RedisUrl::parse, RedisUrl::to_string);
     Kind { secret: true, ..kind }

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use super::{HIDDEN, HIDDEN_RULE, Secret};
 
-/// The place of the backing Redis, and the user to log in as.
+/// Where the backing Redis is, and the user to log in as.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisUrl {
-    pub place: Place,
+    pub site: Site,
     /// `None`: the user `default`.
     pub user: Option<String>,
     pub password: Option<Secret>,
@@ -19,13 +19,27 @@ pub struct RedisUrl {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Site {
+    At(Place),
+    /// Wherever the Sentinels say that the master of this name is.
+    Named {
+        name: String,
+        sentinels: Vec<Place>,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     Tcp { host: String, port: u16, tls: bool },
     Unix { path: PathBuf },
 }
 
 const FORM: &str = "redis://[[user]:password@]host[:port][/database], \
-                    rediss://... for TLS, or redis+unix://[[user]:password@]/path[?db=database]";
+                    rediss://... for TLS, redis+unix://[[user]:password@]/path[?db=database], \
+                    or redis-sentinel://[[user]:password@]host[:port],host[:port]/name[/database]";
+const SENTINEL_PORT: &str = "26379";
+/// A task and two connections for each.
+const SENTINELS_MAX: usize = 16;
 const PERCENT: &str =
     "must have two hexadecimal digits after each %, and be UTF-8 once decoded; a % itself is %25";
 /// Where a password may stand in the place of something else, nothing of it is shown.
@@ -43,10 +57,10 @@ impl RedisUrl {
     /// The part that is wrong; nothing that can be a password is shown.
     pub fn of_broker(url: &str) -> Result<Self, String> {
         let url = Self::at_port(url, "7379")?;
-        match url.place {
-            Place::Tcp { .. } if url.database == 0 => Ok(url),
-            Place::Tcp { .. } => Err("has a database, and a broker has none".to_owned()),
-            Place::Unix { .. } => {
+        match url.site {
+            Site::At(Place::Tcp { .. }) if url.database == 0 => Ok(url),
+            Site::At(Place::Tcp { .. }) => Err("has a database, and a broker has none".to_owned()),
+            Site::At(Place::Unix { .. }) | Site::Named { .. } => {
                 Err("must begin with redis:// or rediss://: a broker listens at ports".to_owned())
             }
         }
@@ -62,9 +76,12 @@ impl RedisUrl {
         if login == Some(HIDDEN) {
             return Err(HIDDEN_RULE.to_owned());
         }
-        let (scheme, (place, database)) = match scheme {
+        let (scheme, (site, database)) = match scheme {
             "redis" | "rediss" => (scheme, tcp(place_text, port, scheme == "rediss")?),
             "redis+unix" | "unix" => ("redis+unix", unix(place_text)?),
+            "redis-sentinel" | "rediss-sentinel" => {
+                (scheme, sentinels(place_text, scheme == "rediss-sentinel")?)
+            }
             other => {
                 let letter = |letter: char| letter.is_ascii_alphabetic() || "+-.".contains(letter);
                 let shown = other.len() <= 20 && other.chars().all(letter);
@@ -91,7 +108,7 @@ impl RedisUrl {
         };
         let hidden = if login.is_some() { format!("{HIDDEN}@") } else { String::new() };
         Ok(Self {
-            place,
+            site,
             user,
             password,
             database,
@@ -100,12 +117,57 @@ impl RedisUrl {
     }
 
     pub fn tls(&self) -> bool {
-        matches!(self.place, Place::Tcp { tls: true, .. })
+        let encrypted = |place: &Place| matches!(place, Place::Tcp { tls: true, .. });
+        match &self.site {
+            Site::At(place) => encrypted(place),
+            Site::Named { sentinels, .. } => sentinels.iter().all(encrypted),
+        }
+    }
+
+    pub fn has_sentinels(&self) -> bool {
+        matches!(self.site, Site::Named { .. })
     }
 }
 
-fn tcp(text: &str, usual_port: &str, tls: bool) -> Result<(Place, u8), String> {
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { host, port, .. } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp { host, port, .. } => write!(f, "{host}:{port}"),
+            Self::Unix { path } => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+fn tcp(text: &str, usual_port: &str, tls: bool) -> Result<(Site, u8), String> {
     let (address, path) = text.split_once('/').unwrap_or((text, ""));
+    Ok((Site::At(at(address, usual_port, tls)?), number(path)?))
+}
+
+fn sentinels(text: &str, tls: bool) -> Result<(Site, u8), String> {
+    let (addresses, path) = text.split_once('/').unwrap_or((text, ""));
+    let (name, database) = path.split_once('/').unwrap_or((path, ""));
+    let mut sentinels = Vec::new();
+    for address in addresses.split(',') {
+        let sentinel = at(address, SENTINEL_PORT, tls)?;
+        if sentinels.contains(&sentinel) {
+            return Err("names one Sentinel twice".to_owned());
+        }
+        sentinels.push(sentinel);
+    }
+    if sentinels.len() > SENTINELS_MAX {
+        let count = sentinels.len();
+        return Err(format!("names {count} Sentinels, and at most {SENTINELS_MAX} are asked"));
+    }
+    if name.is_empty() {
+        let rule = "has no name of the master, which must stand behind the hosts, as in `sentinel \
+                    monitor name ...`: redis-sentinel://host:26379,host:26379/name";
+        return Err(rule.to_owned());
+    }
+    Ok((Site::Named { name: decoded("name", name)?, sentinels }, number(database)?))
+}
+
+fn at(address: &str, usual_port: &str, tls: bool) -> Result<Place, String> {
     let (host, port) = match address.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, port),
         _ => (address, usual_port),
@@ -133,7 +195,7 @@ fn tcp(text: &str, usual_port: &str, tls: bool) -> Result<(Place, u8), String> {
     let port = port.parse().ok().filter(|port| *port > 0).ok_or_else(|| {
         format!("its port, after the host and a colon, is not a number from 1 to 65535; {NO_HOST}")
     })?;
-    Ok((Place::Tcp { host, port, tls }, number(path)?))
+    Ok(Place::Tcp { host, port, tls })
 }
 
 /// With the interface that a link-local address needs.
@@ -142,7 +204,7 @@ fn scoped(address: &str) -> bool {
     parts.is_some_and(|(address, _)| address.parse::<Ipv6Addr>().is_ok())
 }
 
-fn unix(text: &str) -> Result<(Place, u8), String> {
+fn unix(text: &str) -> Result<(Site, u8), String> {
     let (path, query) = text.split_once('?').unwrap_or((text, ""));
     let path = path.strip_prefix("localhost").unwrap_or(path);
     if !path.starts_with('/') || path.len() < 2 {
@@ -156,7 +218,7 @@ fn unix(text: &str) -> Result<(Place, u8), String> {
         }
     };
     let path = decoded("path", path)?.into();
-    Ok((Place::Unix { path }, number(database)?))
+    Ok((Site::At(Place::Unix { path }), number(database)?))
 }
 
 fn number(database: &str) -> Result<u8, String> {
@@ -198,8 +260,10 @@ mod tests {
     /// Each row: a URL; user, password, place, database; how it is shown.
     #[test]
     fn parts() {
-        let tcp = |host: &str, port, tls| Place::Tcp { host: host.to_owned(), port, tls };
-        let unix = |path: &str| Place::Unix { path: path.into() };
+        let unix = |path: &str| Site::At(Place::Unix { path: path.into() });
+        let at = |host: &str, port, tls| Place::Tcp { host: host.to_owned(), port, tls };
+        let tcp = |host: &str, port, tls| Site::At(at(host, port, tls));
+        let named = |name: &str, sentinels| Site::Named { name: name.to_owned(), sentinels };
         #[rustfmt::skip]
         let rows = [
             ("redis://h", "", "", tcp("h", 6379, false), 0, "redis://h"),
@@ -216,25 +280,32 @@ mod tests {
             ("unix:///run/r.sock", "", "", unix("/run/r.sock"), 0, "redis+unix:///run/r.sock"),
             ("redis+unix://u:p@/a%20b?db=3", "u", "p", unix("/a b"), 3,
              "redis+unix://(hidden)@/a%20b?db=3"),
+            ("redis-sentinel://h/m", "", "", named("m", vec![at("h", 26379, false)]), 0,
+             "redis-sentinel://h/m"),
+            ("rediss-sentinel://u:p@h:1,[::1]:2,g/m%2f/3", "u", "p",
+             named("m/", vec![at("h", 1, true), at("::1", 2, true), at("g", 26379, true)]), 3,
+             "rediss-sentinel://(hidden)@h:1,[::1]:2,g/m%2f/3"),
         ];
-        for (url, user, password, place, database, shown) in rows {
+        for (url, user, password, site, database, shown) in rows {
             let parsed = RedisUrl::parse(url).unwrap();
             assert_eq!(parsed.user.as_deref().unwrap_or_default(), user, "{url}");
             let its = parsed.password.as_ref().map_or("", Secret::expose);
             assert_eq!(its, password, "{url}");
-            assert_eq!((&parsed.place, parsed.database), (&place, database), "{url}");
+            assert_eq!((&parsed.site, parsed.database), (&site, database), "{url}");
             assert_eq!(parsed.to_string(), shown, "{url}");
+            assert_eq!(parsed.tls(), url.starts_with("rediss"), "{url}");
         }
     }
 
     #[test]
     fn of_brokers() {
-        let port = |url: &str| RedisUrl::of_broker(url).map(|url| url.place);
-        let at = |port, tls| Ok(Place::Tcp { host: "h".to_owned(), port, tls });
+        let port = |url: &str| RedisUrl::of_broker(url).map(|url| url.site);
+        let at = |port, tls| Ok(Site::At(Place::Tcp { host: "h".to_owned(), port, tls }));
         assert_eq!(port("redis://h"), at(7379, false));
         assert_eq!(port("rediss://h:1/0"), at(1, true));
         assert!(port("redis://h/1").unwrap_err().contains("a broker has none"));
         assert!(port("unix:///s").unwrap_err().contains("listens at ports"));
+        assert!(port("redis-sentinel://h/m").unwrap_err().contains("listens at ports"));
     }
 
     /// Each row: a URL, and a part of what is wrong with it.
@@ -276,6 +347,17 @@ mod tests {
             ("redis://a%zz:hunter2@h", "its user must have two hexadecimal digits"),
             ("redis://:%ff@h", "UTF-8"),
             ("redis://(hidden)@h", "stands in place of a secret"),
+            ("redis-sentinel://h:1,g:2", "has no name of the master"),
+            ("redis-sentinel://h:1/", "has no name of the master"),
+            ("redis-sentinel://h:1//3", "has no name of the master"),
+            ("redis-sentinel:///m", "has no host"),
+            ("redis-sentinel://h,,g/m", "has no host"),
+            ("redis-sentinel://h:1,g:x/m", "its port"),
+            ("redis-sentinel://h,h:26379/m", "names one Sentinel twice"),
+            ("redis-sentinel://a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q/m", "names 17 Sentinels"),
+            ("redis-sentinel://h/m%zz", "its name must have two hexadecimal digits"),
+            ("redis-sentinel://h/m/x", "its database"),
+            ("redis-sentinel://user:hunter2", "its port"),
         ];
         for (url, rule) in rows {
             let error = RedisUrl::parse(url).unwrap_err();

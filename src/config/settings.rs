@@ -13,8 +13,8 @@ use regex::bytes::Regex;
 use crate::domain::envelope::{HEADERS_BYTES_MAX, HEADERS_MAX};
 
 use super::kinds::{
-    Kind, address, directory, file, flag, level, names, password, path, pattern, redis_url, whole,
-    words,
+    Kind, address, directory, file, flag, level, names, password, path, pattern, redis_url, user,
+    whole, words,
 };
 use super::layers::Reader;
 use super::queues::{Queue, queues};
@@ -163,6 +163,8 @@ settings! {
     redis: Redis {
         /// `None`: a managed one.
         url: Option<RedisUrl> = redis_url();
+        sentinel_user: Option<String> = user();
+        sentinel_password: Option<Secret> = password();
         tls_ca_file: Option<PathBuf> = file("must be a PEM file of a CA", pem::certificates);
         tls_cert_file: Option<PathBuf> = file("must be a PEM file", pem::certificates);
         tls_key_file: Option<PathBuf> = file("must be a PEM file of a key", pem::private_key);

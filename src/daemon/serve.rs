@@ -86,8 +86,13 @@ async fn serve(config: Config, reload: Reload, hints: bool) -> Result<(), String
     let listeners = bind(&config)?;
     let addresses = addresses(&listeners).map_err(|error| error.to_string())?;
     if let Some(url) = config.redis.url.clone() {
-        let backend = Backend::given(&url, &config.redis.tls())?;
-        let ready = move || announce(addresses, &url.to_string(), &format!("-u {url}"), hints);
+        let backend = Backend::given(&url, &config.redis)?;
+        let flags = match url.has_sentinels() {
+            // redis-cli knows no Sentinels.
+            true => "-h MASTER -p PORT".to_owned(),
+            false => format!("-u {url}"),
+        };
+        let ready = move || announce(addresses, &url.to_string(), &flags, hints);
         let served = broker(config, listeners, backend, reload, ready, stop).await;
         return served.map(drop).map_err(|error| error.to_string());
     }

@@ -89,6 +89,12 @@ list! {
             "1 while this link to Redis is connected, else 0.";
         reconnects: Counter Count "delay_broker_redis_reconnects_total" ["link"]
             "Times that this link to Redis was connected again.";
+        failovers: Counter Count "delay_broker_redis_failovers_total" []
+            "Times that the Sentinels named another master.";
+        sentinels: Gauge Count "delay_broker_redis_sentinels" []
+            "Sentinels that are asked for the master; 0 without a redis-sentinel:// URL.";
+        sentinels_reachable: Gauge Count "delay_broker_redis_sentinels_reachable" []
+            "Sentinels that answer.";
         audit_finding: Gauge Count "delay_broker_audit_finding" ["finding"]
             "1 for each finding of the last audit of Redis, 0 for each other one.";
         clients: Gauge Count "delay_broker_clients" []
@@ -175,6 +181,8 @@ list! {
             "Entries that a group of a stream was given and has not acknowledged.";
         GROUP_LAG: Gauge Count "delay_broker_stream_group_lag" ["queue" "group"]
             "Entries that a group of a stream was not given yet; absent where Redis cannot tell.";
+        MASTER: Gauge Count "delay_broker_redis_master_info" ["address"]
+            "Always 1; its label is the master that the Sentinels named. Absent without Sentinels.";
         LOG_LOST: Counter Count "delay_broker_log_lines_lost_total" []
             "Log lines lost, since nobody read them in time or they could not be written.";
         PROCESS_CPU: Counter Seconds "process_cpu_seconds_total" []

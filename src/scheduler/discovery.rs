@@ -188,6 +188,8 @@ impl Discovery {
             if tokio::time::timeout_at(next, self.scan.notified()).await.is_ok() {
                 // The rest of this round, and a whole one.
                 fast_rounds = if cursor == start { 1 } else { 2 };
+                // It begins before its time, and so does the next one.
+                round = round.min(Instant::now());
             }
         }
     }

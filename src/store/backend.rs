@@ -4,38 +4,55 @@ use std::path::PathBuf;
 
 use tokio_rustls::TlsConnector;
 
-use crate::config::{Place, RedisTls, RedisUrl, Secret};
+use crate::config::{self, Place, RedisUrl, Secret, Site};
 use crate::store::link::tls;
 
 #[derive(Clone)]
 pub struct Backend {
-    pub(super) at: Place,
+    pub(super) site: Site,
+    pub(super) login: Login,
+    /// Of the Sentinels, if there are any.
+    pub(super) sentinels: Login,
+    /// Where it is, for people; holds no secret.
+    pub(super) place: String,
+}
+
+/// How to go to a place: with TLS or without, and as whom.
+#[derive(Clone, Default)]
+pub(super) struct Login {
     pub(super) tls: Option<TlsConnector>,
     pub(super) user: Option<String>,
     pub(super) password: Option<Secret>,
     pub(super) database: u8,
-    /// Where it is, for people; holds no secret.
-    pub(super) place: String,
 }
 
 impl Backend {
     /// # Errors
     /// A certificate or key that cannot be used.
-    pub fn given(url: &RedisUrl, tls: &RedisTls) -> Result<Self, String> {
+    pub fn given(url: &RedisUrl, settings: &config::Redis) -> Result<Self, String> {
+        let tls = url.tls().then(|| tls::connector(&settings.tls())).transpose()?;
         Ok(Self {
-            at: url.place.clone(),
-            tls: url.tls().then(|| tls::connector(tls)).transpose()?,
-            user: url.user.clone(),
-            password: url.password.clone(),
-            database: url.database,
+            site: url.site.clone(),
+            login: Login {
+                tls: tls.clone(),
+                user: url.user.clone(),
+                password: url.password.clone(),
+                database: url.database,
+            },
+            sentinels: Login {
+                tls,
+                user: settings.sentinel_user.clone(),
+                password: settings.sentinel_password.clone(),
+                database: 0,
+            },
             place: url.to_string(),
         })
     }
 
     /// At the socket of a Redis without users; `place` is where others reach it.
     pub fn unix(path: PathBuf, place: String) -> Self {
-        let at = Place::Unix { path };
-        Self { at, tls: None, user: None, password: None, database: 0, place }
+        let site = Site::At(Place::Unix { path });
+        Self { site, login: Login::default(), sentinels: Login::default(), place }
     }
 
     pub fn place(&self) -> &str {
@@ -44,6 +61,6 @@ impl Backend {
 
     /// The ACL user, if one was named.
     pub fn user(&self) -> Option<&str> {
-        self.user.as_deref()
+        self.login.user.as_deref()
     }
 }

@@ -121,9 +121,11 @@ impl Store {
         bytes_max: u64,
     ) -> Result<Transferred, StoreError> {
         let at_most = self.limits.call_timeout;
-        let valid_until = self.clock(k).now_us() / 1_000 + at_most.as_millis() as u64 + 1;
-        let args = [k.name.clone(), number(valid_until), number(messages_max), number(bytes_max)];
         let link = &self.router.of(&k.timeout).transfers;
+        link.caught_up().await;
+        let valid_ms = link.valid_for(at_most).as_millis() as u64;
+        let valid_until = self.clock(k).now_us() / 1_000 + valid_ms + 1;
+        let args = [k.name.clone(), number(valid_until), number(messages_max), number(bytes_max)];
         let answered = link.eval(&TRANSFER, &k.of(&TRANSFER), &args, at_most).await;
         let mut answer = answered.map_err(broken)?.served()?;
         if answer.status == "LATE" {
@@ -362,8 +364,8 @@ impl Store {
     /// Clients that listen on a queue's own channel, as Redisson's do: the brokers listen to a
     /// pattern. 0 where this user may not ask.
     async fn listeners(&self, channel: Bytes) -> Result<i64, StoreError> {
-        let args = vec![Bytes::from_static(b"NUMSUB"), channel];
-        match self.router.whole().plain.command("PUBSUB", args).await {
+        let args = [Bytes::from_static(b"NUMSUB"), channel];
+        match self.router.whole().plain.command("PUBSUB", &args).await {
             Ok(BytesFrame::Array { data, .. }) => Ok(match data.get(1) {
                 Some(BytesFrame::Number { data, .. }) => *data,
                 _ => 0,
@@ -392,7 +394,7 @@ impl Store {
     /// # Errors
     /// Redis cannot be reached.
     pub async fn scan(&self, cursor: Bytes, count: u64) -> Result<Page, StoreError> {
-        let args = vec![
+        let args = [
             cursor,
             Bytes::from_static(b"MATCH"),
             Bytes::from_static(TIMEOUTS_AND_CRONS),
@@ -400,7 +402,7 @@ impl Store {
             number(count),
         ];
         let mut page =
-            page(self.router.whole().plain.command("SCAN", args).await.map_err(broken)?)?;
+            page(self.router.whole().plain.command("SCAN", &args).await.map_err(broken)?)?;
         let of = |prefix| {
             let keys = page.found.iter();
             keys.filter_map(|key| keys::suffix(prefix, key).map(Bytes::copy_from_slice)).collect()
@@ -443,8 +445,8 @@ impl Store {
     /// # Errors
     /// Redis cannot be reached.
     pub async fn heartbeat(&self, channel: &str) -> Result<(), StoreError> {
-        let args = vec![Bytes::copy_from_slice(channel.as_bytes()), Bytes::from_static(b"1")];
-        self.router.whole().plain.command("PUBLISH", args).await.map_err(broken)?;
+        let args = [Bytes::copy_from_slice(channel.as_bytes()), Bytes::from_static(b"1")];
+        self.router.whole().plain.command("PUBLISH", &args).await.map_err(broken)?;
         Ok(())
     }
 }

@@ -19,6 +19,7 @@ use crate::store::redis::Subscription;
 use crate::store::script::PROBE;
 
 const PINGS: usize = 5;
+const NO_ARGS: [Bytes; 0] = [];
 /// How long the other link may take after the one whose connection is audited.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(1);
 /// Between two of them, and before the first: a new connection is busy with its scripts.
@@ -40,6 +41,8 @@ pub struct Facts {
     pub config: Fields,
     /// Round trips of some PINGs, microseconds.
     pub round_trips_us: Vec<u64>,
+    /// Sentinels watch it.
+    pub watched: bool,
     /// The command that subscribes and Redis's words where it was refused; empty where it was not.
     pub subscription: String,
     pub probes: Probed,
@@ -84,7 +87,7 @@ impl Store {
     ) -> Result<Facts, String> {
         let Node { plain, offers, .. } = &**self.router.whole();
         plain.wait_up(CONNECTED_WITHIN).await;
-        let info = for_good(plain.command("INFO", Vec::new()).await)?;
+        let info = for_good(plain.command("INFO", &NO_ARGS).await)?;
         let info: Fields = info.map(|frame| fields(&text(&frame)));
         let field = |name: &str| info.as_ref().ok().and_then(|fields| fields.get(name));
         if field("loading").is_some_and(|loading| loading == "1") {
@@ -92,8 +95,8 @@ impl Store {
         }
         let mut config: Fields = Ok(HashMap::new());
         for name in ["appendfsync", "save"] {
-            let args = vec![Bytes::from_static(b"GET"), Bytes::from(name)];
-            match (for_good(plain.command("CONFIG", args).await)?, &mut config) {
+            let args = [Bytes::from_static(b"GET"), Bytes::from(name)];
+            match (for_good(plain.command("CONFIG", &args).await)?, &mut config) {
                 (Ok(frame), Ok(known)) => {
                     if let Some(value) = second(&frame) {
                         known.insert(name.to_owned(), value);
@@ -116,12 +119,13 @@ impl Store {
             Some(version) if version < PROBES_SINCE => Probed::Unasked,
             _ => self.probed(probes).await?,
         };
-        Ok(Facts { info, config, round_trips_us, subscription, probes })
+        let watched = offers.can_move();
+        Ok(Facts { info, config, round_trips_us, watched, subscription, probes })
     }
 
     async fn probed(&self, probes: &[Bytes]) -> Result<Probed, String> {
-        let (no_keys, at_most): ([Bytes; 0], _) = ([], self.limits.call_timeout);
-        match self.router.whole().offers.eval(&PROBE, &no_keys, probes, at_most).await {
+        let at_most = self.limits.call_timeout;
+        match self.router.whole().offers.eval(&PROBE, &NO_ARGS, probes, at_most).await {
             Ok(mut answer) => {
                 let words = probes.iter().map(|_| answer.text());
                 let words: Result<Vec<String>, _> = words.collect();

@@ -133,7 +133,8 @@ impl Lane {
             }
             self.number.set(self.number.get() + 1);
             let (at_most, now_ms) = (left(), self.clock.now_us() / 1_000);
-            let valid_until = end_ms.min(now_ms + at_most.as_millis() as u64 + 1);
+            let valid_ms = self.link.valid_for(at_most).as_millis() as u64;
+            let valid_until = end_ms.min(now_ms + valid_ms + 1);
             let guard = [number(self.number.get()), number(valid_until)];
             let full: Vec<&Bytes> = guard.iter().chain(args).collect();
             let (answer, why) = match self.link.eval(script, &all_keys, &full, at_most).await {
@@ -205,7 +206,7 @@ impl Lane {
     /// Finds out what became of the call under way, and makes sure that it stays so. `guard`: the
     /// call's, its last key; `valid_until` is the call's.
     async fn settle(&self, guard: Option<&&Bytes>, valid_until: u64) -> Result<Settled, String> {
-        let deadline = Instant::now() + self.limits.settle_timeout;
+        let deadline = Instant::now() + self.link.settle_within(self.limits.settle_timeout);
         let mut last = String::from("Redis cannot be reached");
         let key = self.key.borrow().clone();
         let keys: Vec<&Bytes> = std::iter::once(&key).chain(guard.copied()).collect();

@@ -7,8 +7,9 @@
 //! the calls of commands about pending messages, [`search`], [`first`] and [`convert`] the paged
 //! ones among them, [`facts`] the questions of the audit. [`lane`] makes a write's outcome certain,
 //! [`order`] keeps the lanes of the offers in order. [`node`] is one master, and [`router`] knows
-//! the node of a queue. [`link`] carries scripts and commands with a key, [`redis`] all others;
-//! [`script`] lists the files of `lua/`.
+//! the node of a queue. [`master`] is the place of a node, as its URL or a [`sentinel`] says.
+//! [`link`] carries scripts and commands, [`redis`] the subscription; [`script`] lists the files of
+//! `lua/`.
 
 pub mod answer;
 pub mod backend;
@@ -25,6 +26,7 @@ pub mod keys;
 pub mod lane;
 pub mod leases;
 pub mod link;
+pub mod master;
 pub mod member;
 pub mod messages;
 mod node;
@@ -38,6 +40,7 @@ pub mod retries;
 mod router;
 pub mod script;
 pub mod search;
+mod sentinel;
 pub mod settles;
 pub mod streams;
 
@@ -226,12 +229,9 @@ pub struct Store {
 
 impl Store {
     /// Starts the links; does not wait for them.
-    ///
-    /// # Errors
-    /// A URL that cannot be read.
-    pub fn start(context: &LinkContext, limits: Limits, token: &str) -> Result<Rc<Self>, String> {
-        let router = Router::one(Node::start(context, limits, token)?);
-        Ok(Rc::new(Self { router, limits, settles: Settles::default() }))
+    pub fn start(context: &LinkContext, limits: Limits, token: &str) -> Rc<Self> {
+        let router = Router::one(Node::start(context, limits, token));
+        Rc::new(Self { router, limits, settles: Settles::default() })
     }
 
     /// The clock of a queue's node.

@@ -15,8 +15,7 @@ use crate::store::answer::Answer;
 use crate::store::batch::Batches;
 use crate::store::clock::Clock;
 use crate::store::lane::{Lane, Rest, Within};
-use crate::store::link::{Link, LinkContext, LinkError};
-use crate::store::redis::Plain;
+use crate::store::link::{Link, LinkContext, LinkError, PLAIN};
 use crate::store::script::Script;
 use crate::store::{Limits, StoreError, refused};
 
@@ -34,7 +33,8 @@ pub struct Node {
     pub(super) offers: Rc<Link>,
     pub(super) calls: Rc<Link>,
     pub(super) transfers: Rc<Link>,
-    pub(super) plain: Plain,
+    /// Commands without a key, which may be repeated or lost.
+    pub(super) plain: Rc<Link>,
     pub(super) offer_lanes: [Lane; 2],
     pub(super) batches: Batches,
     free_lanes: RefCell<Vec<Lane>>,
@@ -44,17 +44,14 @@ pub struct Node {
 
 impl Node {
     /// Starts the links; does not wait for them.
-    ///
-    /// # Errors
-    /// A URL that cannot be read.
-    pub fn start(context: &LinkContext, limits: Limits, token: &str) -> Result<Self, String> {
+    pub fn start(context: &LinkContext, limits: Limits, token: &str) -> Self {
         let offers = Link::start("offers", context.clone());
         let calls = Link::start("calls", context.clone());
         let transfers = Link::start("transfers", context.clone());
         let lane = |link: &Rc<Link>, name: String| {
             Lane::new(link.clone(), &format!("{token}:{name}"), context.clock.clone(), limits)
         };
-        Ok(Self {
+        Self {
             clock: context.clock.clone(),
             limits,
             offer_lanes: [lane(&offers, "offer-0".into()), lane(&offers, "offer-1".into())],
@@ -67,8 +64,8 @@ impl Node {
             offers,
             calls,
             transfers,
-            plain: Plain::start(context)?,
-        })
+            plain: Link::start(PLAIN, context.clone()),
+        }
     }
 
     /// True if Redis can be reached on every link.
@@ -179,9 +176,8 @@ impl Node {
     /// Ends the links, the last use of the store.
     pub async fn quit(&self) {
         // Side by side: each waits for a Redis that does not answer.
-        let links = [&self.offers, &self.calls, &self.transfers];
-        let quit = futures_util::future::join_all(links.map(|link| link.quit()));
-        futures_util::future::join(quit, self.plain.quit()).await;
+        let links = [&self.offers, &self.calls, &self.transfers, &self.plain];
+        futures_util::future::join_all(links.map(|link| link.quit())).await;
     }
 }
 

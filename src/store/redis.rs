@@ -1,54 +1,46 @@
-//! The part that the client library carries: the subscription, and commands without a key, which
-//! may be repeated or lost.
+//! The part that the client library carries: the subscription.
 //!
-//! fred repeats commands silently by default, its buffer limit and unresponsive check do not work
-//! under load, and a plain timeout around its futures lets commands run later. So here: one write
-//! attempt, no buffer limit (the callers bound what they send), fred's own timeout, and after two
-//! commands in a row that time out another connection.
+//! fred repeats commands silently by default, and a plain timeout around its futures lets commands
+//! run later. So here: one write attempt, and fred's own timeout. It knows one server, so where
+//! another master is named it begins anew.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fred::clients::{Client, SubscriberClient};
-use fred::error::{Error, ErrorKind};
+use fred::clients::SubscriberClient;
+use fred::error::Error;
 use fred::interfaces::{ClientLike, EventInterface, PubsubInterface};
-use fred::types::Builder;
 use fred::types::config::{
     Config, ConnectionConfig, Options, ReconnectPolicy, ServerConfig, TcpConfig, TlsConfig,
     TlsConnector, UnresponsiveConfig,
 };
-use fred::types::{ClusterHash, CustomCommand, Value};
+use fred::types::{Builder, ClusterHash, ConnectHandle, CustomCommand, Value};
 use redis_protocol::resp3::types::BytesFrame;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::config::{Place, Secret};
-use crate::metrics::Metrics;
-use crate::store::link::{
-    LinkContext, LinkError, RECONNECT_WAIT_MAX, RECONNECT_WAIT_MIN, client_name,
-};
+use crate::store::link::{LinkContext, RECONNECT_WAIT_MAX, RECONNECT_WAIT_MIN, client_name};
 
 /// Publications that may wait in the client library before some are dropped (then all queues are
 /// looked at).
 const PUBLICATIONS_MAX: usize = 8192;
-/// Commands in a row without an answer after which the connection is given up.
-const MISSES_MAX: u32 = 2;
 const QUIT_WITHIN: Duration = Duration::from_secs(1);
 
 impl LinkContext {
-    fn config(&self) -> Config {
-        let backend = &self.backend;
-        let server = match &backend.at {
+    fn config(&self, at: &Place) -> Config {
+        let server = match at {
             Place::Tcp { host, port, .. } => ServerConfig::new_centralized(host, *port),
             Place::Unix { path } => ServerConfig::Unix { path: path.clone() },
         };
-        let tls = backend.tls.clone().map(|tls| TlsConfig::from(TlsConnector::from(tls)));
+        let login = &self.backend.login;
+        let tls = login.tls.clone().map(|tls| TlsConfig::from(TlsConnector::from(tls)));
         Config {
             server,
-            username: backend.user.clone(),
-            password: backend.password.as_ref().map(Secret::expose).map(str::to_owned),
-            database: Some(backend.database).filter(|database| *database > 0),
+            username: login.user.clone(),
+            password: login.password.as_ref().map(Secret::expose).map(str::to_owned),
+            database: Some(login.database).filter(|database| *database > 0),
             tls,
             // The daemon may start before its Redis.
             fail_fast: false,
@@ -73,8 +65,8 @@ impl LinkContext {
         }
     }
 
-    fn builder(&self) -> Builder {
-        let mut builder = Builder::from_config(self.config());
+    fn builder(&self, at: &Place) -> Builder {
+        let mut builder = Builder::from_config(self.config(at));
         builder.set_connection_config(self.connection());
         let [first, longest] =
             [RECONNECT_WAIT_MIN, RECONNECT_WAIT_MAX].map(|wait| wait.as_millis() as u32);
@@ -86,114 +78,24 @@ impl LinkContext {
     }
 }
 
-/// One connection for commands without a key.
-pub struct Plain {
-    client: Client,
-    call_timeout: Duration,
-    misses: Cell<u32>,
-}
-
-/// The names of the two links in the metrics, and of their connections.
-const PLAIN: &str = "plain";
+/// The name of the link in the metrics, and of its connections.
 pub const SUBSCRIPTION: &str = "subscription";
 /// What a refusal of the second pattern begins with.
 pub const WAKES: &str = "WAKES";
 
-impl Plain {
-    /// Starts to connect and goes on trying for ever; does not wait.
-    ///
-    /// # Errors
-    /// Settings that the client library refuses.
-    pub fn start(context: &LinkContext) -> Result<Self, String> {
-        let client = context.builder().build().map_err(|error| error.to_string())?;
-        context.metrics.link_up(PLAIN, false);
-        tokio::task::spawn_local(watch(
-            client.clone(),
-            context.metrics.clone(),
-            context.call_timeout,
-        ));
-        client.connect();
-        Ok(Self { client, call_timeout: context.call_timeout, misses: Cell::new(0) })
-    }
-
-    /// Waits until there is a connection, at most so long.
-    pub async fn wait_up(&self, at_most: Duration) {
-        if !self.client.is_connected() {
-            let _ = timeout(at_most, self.client.wait_for_connect()).await;
-        }
-    }
-
-    /// Sends one command. Not for anything that writes and must not be lost.
-    pub async fn command(
-        &self,
-        name: &'static str,
-        args: Vec<Bytes>,
-    ) -> Result<BytesFrame, LinkError> {
-        if !self.client.is_connected() {
-            return Err(LinkError::NotSent(format!("the link '{PLAIN}' is down")));
-        }
-        let command = CustomCommand::new_static(name, ClusterHash::Random, false);
-        let client = self.client.with_options(&options(self.call_timeout));
-        let args: Vec<Value> = args.into_iter().map(Value::Bytes).collect();
-        // Boxed: the library's future is large.
-        let reply = Box::pin(client.custom_raw(command, args)).await;
-        let missed = matches!(&reply, Err(error) if *error.kind() == ErrorKind::Timeout);
-        self.misses.set(if missed { self.misses.get() + 1 } else { 0 });
-        if self.misses.get() >= MISSES_MAX {
-            self.misses.set(0);
-            let client = self.client.clone();
-            // An error only says that the client is stopping.
-            tokio::task::spawn_local(async move { drop(client.force_reconnection().await) });
-        }
-        match reply {
-            Ok(BytesFrame::SimpleError { data, .. }) => Err(LinkError::Refused(data.to_string())),
-            Ok(frame) => Ok(frame),
-            Err(error) => Err(LinkError::Broken(error.to_string())),
-        }
-    }
-
-    pub async fn quit(&self) {
-        let _ = timeout(QUIT_WITHIN, self.client.quit()).await;
-    }
-}
-
-/// Keeps the metrics of the link true and names its connections, until the client library ends.
-async fn watch(client: Client, metrics: Metrics, call_timeout: Duration) {
-    let (mut connections, mut errors) = (client.reconnect_rx(), client.error_rx());
-    let mut connected_before = false;
-    loop {
-        // Of two that wait here together the error happened first.
-        tokio::select! {
-            biased;
-            Ok(_) = errors.recv() => metrics.link_up(PLAIN, false),
-            Ok(_) = connections.recv() => {
-                metrics.link_up(PLAIN, true);
-                if std::mem::replace(&mut connected_before, true) {
-                    metrics.reconnected(PLAIN);
-                }
-                name_connection(&client.with_options(&options(call_timeout)), PLAIN).await;
-            }
-            else => return,
-        }
-    }
-}
-
 /// HELLO names a connection for a user without the right to CLIENT, too.
-async fn name_connection<C: ClientLike>(client: &C, link: &str) {
+async fn name_connection(client: &impl ClientLike) {
     let hello = CustomCommand::new_static("HELLO", ClusterHash::Random, false);
-    let args = ["2".to_owned(), "SETNAME".to_owned(), client_name(link)].map(Value::from);
+    let args = ["2".to_owned(), "SETNAME".to_owned(), client_name(SUBSCRIPTION)].map(Value::from);
     // The name is for people: a server that does not know HELLO gives none.
     let _ = Box::pin(client.custom_raw(hello, args.to_vec())).await;
 }
 
-fn options(at_most: Duration) -> Options {
-    Options { max_attempts: Some(1), timeout: Some(at_most), ..Options::default() }
-}
-
 /// One connection that listens. Publications are hints: they may be lost.
 pub struct Subscription {
-    client: SubscriberClient,
-    call_timeout: Duration,
+    context: LinkContext,
+    /// At the master that was named last; `None` before the first.
+    at: RefCell<Option<(SubscriberClient, ConnectHandle)>>,
     /// Redis's words where it refused the last attempt; `None` before the first one.
     refused: RefCell<Option<String>>,
     /// That has changed.
@@ -214,38 +116,59 @@ pub enum Heard {
 }
 
 impl Subscription {
-    /// Starts to connect, and subscribes to patterns and a channel at each connection.
+    /// Starts to connect, where it is known already to whom.
     ///
     /// # Errors
     /// Settings that the client library refuses.
     pub fn start(context: &LinkContext) -> Result<Self, String> {
-        let client =
-            context.builder().build_subscriber_client().map_err(|error| error.to_string())?;
-        client.connect();
-        Ok(Self {
-            client,
-            call_timeout: context.call_timeout,
-            refused: RefCell::default(),
-            tried: Notify::new(),
-        })
+        let (context, at) = (context.clone(), RefCell::default());
+        let subscription = Self { context, at, refused: RefCell::default(), tried: Notify::new() };
+        if let Ok(place) = subscription.context.master.place() {
+            subscription.connect(&place)?;
+        }
+        Ok(subscription)
+    }
+
+    fn connect(&self, place: &Place) -> Result<(), String> {
+        let client = self.context.builder(place).build_subscriber_client();
+        let client = client.map_err(|error| error.to_string())?;
+        let connecting = client.connect();
+        if let Some((_, left)) = self.at.replace(Some((client, connecting))) {
+            // Its connection ends with it.
+            left.abort();
+        }
+        Ok(())
+    }
+
+    fn client(&self) -> Option<SubscriberClient> {
+        self.at.borrow().as_ref().map(|(client, _)| client.clone())
+    }
+
+    fn options(&self) -> Options {
+        let timeout = Some(self.context.call_timeout);
+        Options { max_attempts: Some(1), timeout, ..Options::default() }
     }
 
     /// Messages on the channel prove the connection, and so the pattern. (As patterns both would be
     /// one command; but an ACL that cannot name the channel can only give the right to SUBSCRIBE to
     /// it.)
-    async fn subscribe(&self, patterns: [&'static str; 2], channel: &str) -> Result<(), String> {
+    async fn subscribe(
+        &self,
+        client: &SubscriberClient,
+        patterns: [&'static str; 2],
+        channel: &str,
+    ) -> Result<(), String> {
         let [pattern, wakes] = patterns;
-        let named = self.client.with_options(&options(self.call_timeout));
-        name_connection(&named, SUBSCRIPTION).await;
-        let mut answered = self.answered("PSUBSCRIBE", self.client.psubscribe(pattern)).await;
+        name_connection(&client.with_options(&self.options())).await;
+        let mut answered = self.answered(client, "PSUBSCRIBE", client.psubscribe(pattern)).await;
         if answered.is_ok() {
-            answered = self.answered("SUBSCRIBE", self.client.subscribe(channel)).await;
+            answered = self.answered(client, "SUBSCRIBE", client.subscribe(channel)).await;
         }
         let no_right = |words: &&String| words.contains("NOPERM");
         let mut refused = answered.as_ref().err().filter(no_right).cloned();
         if answered.is_ok() {
             // Without this right takers hear of some messages later.
-            match self.answered(WAKES, self.client.psubscribe(wakes)).await {
+            match self.answered(client, WAKES, client.psubscribe(wakes)).await {
                 Err(words) if no_right(&&words) => refused = Some(words),
                 others => answered = others,
             }
@@ -261,11 +184,12 @@ impl Subscription {
     /// refuses stands in the place of the next command's: so a PING follows at once.
     async fn answered(
         &self,
+        client: &SubscriberClient,
         command: &str,
         sent: impl Future<Output = Result<(), Error>>,
     ) -> Result<(), String> {
         let ping = CustomCommand::new_static("PING", ClusterHash::Random, false);
-        let asking = self.client.with_options(&options(self.call_timeout));
+        let asking = client.with_options(&self.options());
         let asked = asking.custom_raw(ping, Vec::<Value>::new());
         let (sent, answer) = futures_util::future::join(sent, asked).await;
         let named = |words: &str| Err(format!("{command} {words}"));
@@ -296,17 +220,46 @@ impl Subscription {
         self.refused.borrow().clone().unwrap_or_default()
     }
 
-    /// Listens until the client library ends.
+    /// Listens until the client library ends; subscribes to patterns and a channel at each
+    /// connection.
     pub async fn listen(&self, patterns: [&'static str; 2], channel: &str, heard: impl Fn(Heard)) {
+        let master = &self.context.master;
+        loop {
+            let named = master.named();
+            let listening = async {
+                match self.client() {
+                    Some(client) => self.hear(&client, patterns, channel, &heard).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = listening => return,
+                () = master.named_beyond(named) => {}
+            }
+            let connected = master.place().and_then(|place| self.connect(&place));
+            if let Err(why) = connected {
+                tracing::error!(why, "wake-ups of the master cannot be heard");
+            }
+        }
+    }
+
+    async fn hear(
+        &self,
+        client: &SubscriberClient,
+        patterns: [&'static str; 2],
+        channel: &str,
+        heard: &impl Fn(Heard),
+    ) {
         use tokio::sync::broadcast::error::RecvError;
-        let mut connections = self.client.reconnect_rx();
-        let mut messages = self.client.message_rx();
+        let mut connections = client.reconnect_rx();
+        let mut messages = client.message_rx();
         loop {
             let event = tokio::select! {
                 biased;
                 connected = connections.recv() => match connected {
                     Ok(_) | Err(RecvError::Lagged(_)) => {
-                        match self.subscribe(patterns, channel).await {
+                        match self.subscribe(client, patterns, channel).await {
                             Ok(()) => Heard::Subscribed,
                             // The heartbeat stays away, so it is tried again after a while.
                             Err(words) if words.contains("NOPERM") => continue,
@@ -333,10 +286,14 @@ impl Subscription {
 
     /// Drops the connection and makes a new one, which subscribes again.
     pub async fn reconnect(&self) {
-        let _ = self.client.force_reconnection().await;
+        if let Some(client) = self.client() {
+            let _ = client.force_reconnection().await;
+        }
     }
 
     pub async fn quit(&self) {
-        let _ = timeout(QUIT_WITHIN, self.client.quit()).await;
+        if let Some(client) = self.client() {
+            let _ = timeout(QUIT_WITHIN, client.quit()).await;
+        }
     }
 }

@@ -21,7 +21,7 @@ use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::settings::Target;
-use crate::config::Place;
+use crate::config::{Place, Site};
 use crate::resp::peer::{Reader, encode};
 
 /// Time for connecting, for the handshake, and for an answer that waits for nothing.
@@ -155,7 +155,7 @@ impl Connection {
         let lost = |step: &str, why: &dyn fmt::Display| {
             Trouble::Lost(format!("{}: {step}: {why}", target.url))
         };
-        let Place::Tcp { host, port, tls: encrypted } = &target.url.place else {
+        let Site::At(Place::Tcp { host, port, tls: encrypted }) = &target.url.site else {
             return Err(lost("connect", &"no port"));
         };
         let stream = match timeout(WITHIN, TcpStream::connect((host.as_str(), *port))).await {

@@ -41,6 +41,7 @@ mod reload;
 mod restart;
 mod scheduler;
 mod search;
+mod sentinel;
 mod settle;
 mod settling;
 mod setup;

@@ -12,6 +12,7 @@ pub mod proxy;
 pub mod random;
 pub mod redis;
 pub mod resp;
+pub mod sentinel;
 pub mod tls;
 pub mod users;
 pub mod wait;

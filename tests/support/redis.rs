@@ -21,7 +21,7 @@ const PORT_MAX: u16 = u16::MAX - 10_000;
 const READY_WITHIN: Duration = Duration::from_secs(20);
 
 /// The signals of a terminal go to the whole group: the shell must outlive them to clean up.
-const WATCHDOG: &str = r#"
+pub(super) const WATCHDOG: &str = r#"
 trap '' INT TERM HUP
 dir=$1; shift
 "$(command -v redis-server || command -v valkey-server)" "$@" > "$dir/log" 2>&1 &
@@ -44,7 +44,7 @@ pub struct Redis {
     databases_used: AtomicU32,
 }
 
-fn free_port() -> u16 {
+pub(super) fn free_port() -> u16 {
     let any = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     std::iter::repeat_with(any).find(|port| *port <= PORT_MAX).unwrap()
 }

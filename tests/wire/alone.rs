@@ -42,7 +42,7 @@ async fn commands() {
     let database = redis.fresh_database();
     let config = Config::with(&[("redis.url", &redis.url(database))]).unwrap();
     let url = config.redis.url.clone().unwrap();
-    let backend = Backend::given(&url, &config.redis.tls()).unwrap();
+    let backend = Backend::given(&url, &config.redis).unwrap();
     let rules = Rules::new(&config, false);
     let broker = Broker::start(config, backend).unwrap();
     broker.wait_ready(WITHIN).await.unwrap();

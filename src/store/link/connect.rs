@@ -12,59 +12,74 @@ use tokio::net::{TcpStream, UnixStream, lookup_host};
 use tokio::time::timeout;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use super::why::words;
+use super::why::{Peer, words};
 use crate::config::Place;
 use crate::resp::peer::{Reader, encode};
-use crate::store::backend::Backend;
+use crate::store::backend::Login;
 
 /// Bytes of one reply: as `limits.reply_bytes_max` may be, and what stands around the payloads.
-const REPLY_BYTES_MAX: usize = (1 << 30) + (64 << 20);
+pub(super) const REPLY_BYTES_MAX: usize = (1 << 30) + (64 << 20);
 /// Where a Redis that answered before says nothing.
 const HANGS: &str =
     "though it answered before: Redis hangs (stopped, swapped out, or in a long command)";
 
-pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin {}
+pub(in crate::store) trait Stream: AsyncRead + AsyncWrite + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Stream for S {}
 
 /// How to connect.
-pub(super) struct Connect<'a> {
-    pub(super) backend: &'a Backend,
+pub(in crate::store) struct Connect<'a> {
+    pub(in crate::store) at: &'a Place,
+    pub(in crate::store) login: &'a Login,
     /// As CLIENT LIST shows the connection.
-    pub(super) name: &'a str,
-    /// Redis answered since the start.
-    pub(super) before: bool,
+    pub(in crate::store) name: &'a str,
+    pub(in crate::store) peer: Peer,
     /// No step takes longer.
-    pub(super) within: Duration,
+    pub(in crate::store) within: Duration,
+    /// Asked at the end of the login.
+    pub(in crate::store) questions: &'a [&'a [&'a str]],
+    /// Bytes of one reply.
+    pub(in crate::store) reply_bytes_max: usize,
+}
+
+/// A connection that is logged in.
+pub(in crate::store) struct Connected {
+    pub(in crate::store) stream: Box<dyn Stream>,
+    pub(in crate::store) reader: Reader,
+    /// To the questions, in their order.
+    pub(in crate::store) answers: Vec<BytesFrame>,
 }
 
 impl Connect<'_> {
     /// # Errors
     /// The step that failed, in one line that says where to look.
-    pub(super) async fn connect(&self) -> Result<(Box<dyn Stream>, Reader), String> {
-        let (address, mut stream): (String, Box<dyn Stream>) = match &self.backend.at {
+    pub(in crate::store) async fn connect(&self) -> Result<Connected, String> {
+        let (address, mut stream): (String, Box<dyn Stream>) = match self.at {
             Place::Unix { path } => match timeout(self.within, UnixStream::connect(path)).await {
                 Ok(stream) => ("the socket".into(), Box::new(stream.map_err(|e| self.failed(&e))?)),
                 Err(_) => return Err("the socket takes no connection (Redis hangs)".into()),
             },
             Place::Tcp { host, port, .. } => {
                 let (address, stream) = self.dial(host, *port).await?;
-                let stream = match self.backend.tls {
+                let stream = match self.login.tls {
                     Some(_) => self.encrypt(host, address, stream).await?,
                     None => Box::new(stream),
                 };
                 (address.to_string(), stream)
             }
         };
-        let mut reader = Reader::new(REPLY_BYTES_MAX);
+        let mut reader = Reader::new(self.reply_bytes_max);
         let logged_in = self.log_in(&mut stream, &mut reader);
         match timeout(self.within, logged_in).await {
-            Ok(Ok(())) => Ok((stream, reader)),
-            Ok(Err(why)) => Err(words(&why, self.before)),
+            Ok(Ok(answers)) => Ok(Connected { stream, reader, answers }),
+            Ok(Err(why)) => Err(words(&why, self.peer)),
             Err(_) => {
-                let hangs = match &self.backend.at {
+                let hangs = match self.at {
+                    _ if self.peer == Peer::Sentinel => {
+                        "it hangs, or TLS is spoken there or is not, or it is no Sentinel"
+                    }
                     Place::Unix { .. } => "Redis hangs, or something else listens there",
-                    Place::Tcp { .. } if self.backend.tls.is_some() => "Redis hangs",
+                    Place::Tcp { .. } if self.login.tls.is_some() => "Redis hangs",
                     Place::Tcp { .. } => {
                         "Redis hangs, or TLS is spoken there (rediss:// instead of redis://), or \
                          it is no Redis"
@@ -77,7 +92,7 @@ impl Connect<'_> {
 
     async fn dial(&self, host: &str, port: u16) -> Result<(SocketAddr, TcpStream), String> {
         // One text whatever DNS says, or says nothing: the log holds it once.
-        let mut why = words(&format!("the name '{host}' has no address"), self.before);
+        let mut why = words(&format!("the name '{host}' has no address"), self.peer);
         let found: Vec<SocketAddr> = match timeout(self.within, lookup_host((host, port))).await {
             Ok(Ok(found)) => found.collect(),
             Ok(Err(_)) | Err(_) => return Err(why),
@@ -90,7 +105,7 @@ impl Connect<'_> {
                     return Ok((address, stream));
                 }
                 Ok(Err(error)) => self.failed(&error),
-                Err(_) if self.before => format!(
+                Err(_) if self.peer == Peer::Known => format!(
                     "{address} takes no connection any more (is the host or the network down)"
                 ),
                 Err(_) => {
@@ -109,7 +124,7 @@ impl Connect<'_> {
     ) -> Result<Box<dyn Stream>, String> {
         let server = ServerName::try_from(host.to_owned());
         let server = server.map_err(|_| format!("'{host}' is no host name for TLS"))?;
-        let Some(connector) = &self.backend.tls else { return Ok(Box::new(stream)) };
+        let Some(connector) = &self.login.tls else { return Ok(Box::new(stream)) };
         match timeout(self.within, connector.connect(server, stream)).await {
             Ok(Ok(stream)) => Ok(Box::new(stream)),
             Ok(Err(error)) => Err(self.failed(&error)),
@@ -126,8 +141,8 @@ impl Connect<'_> {
         &self,
         stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
         reader: &mut Reader,
-    ) -> Result<(), String> {
-        let Backend { user, password, database, .. } = self.backend;
+    ) -> Result<Vec<BytesFrame>, String> {
+        let Login { user, password, database, .. } = self.login;
         let number = database.to_string();
         let mut commands: Vec<Vec<&str>> = Vec::new();
         if let Some(password) = password {
@@ -140,6 +155,7 @@ impl Connect<'_> {
         }
         // Refused while Redis cannot serve: it loads, or a script runs for too long.
         commands.push(vec!["PING"]);
+        commands.extend(self.questions.iter().map(|question| question.to_vec()));
         let mut out = BytesMut::new();
         for command in &commands {
             encode(&mut out, command.iter().map(|part| part.as_bytes()));
@@ -147,19 +163,17 @@ impl Connect<'_> {
         // The last words of Redis before it closed the connection say why.
         let written = stream.write_all(&out).await;
         stream.flush().await.ok();
-        for command in &commands {
-            let reply = loop {
-                if let Some(reply) = reader.reply()? {
-                    break reply;
-                }
-                match stream.read_buf(reader.room()).await.map_err(|error| cause(&error))? {
-                    0 => {
-                        written.map_err(|error| cause(&error))?;
-                        return Err("Redis closed the connection".to_owned());
-                    }
-                    _ => continue,
-                }
+        let mut answers = Vec::with_capacity(self.questions.len());
+        let questions_from = commands.len() - self.questions.len();
+        for (number, command) in commands.iter().enumerate() {
+            let Some(reply) = next(stream, reader).await? else {
+                written.map_err(|error| cause(&error))?;
+                return Err("Redis closed the connection".to_owned());
             };
+            if number >= questions_from {
+                answers.push(reply);
+                continue;
+            }
             let BytesFrame::SimpleError { data, .. } = reply else { continue };
             // A user without the right to PING is answered all the same.
             let passes = match command.first() {
@@ -171,21 +185,36 @@ impl Connect<'_> {
                 return Err(data.to_string());
             }
         }
-        Ok(())
+        Ok(answers)
     }
 
     fn failed(&self, error: &io::Error) -> String {
-        words(&cause(error), self.before)
+        words(&cause(error), self.peer)
     }
 
     fn silent(&self, address: &str, hangs: &str) -> String {
-        let hangs = if self.before { HANGS } else { hangs };
+        let hangs = if self.peer == Peer::Known { HANGS } else { hangs };
         format!("{address} takes connections and says nothing ({hangs})")
     }
 }
 
+/// The next reply; `None` where the other side closed the connection.
+pub(in crate::store) async fn next(
+    stream: &mut (impl AsyncRead + Unpin),
+    reader: &mut Reader,
+) -> Result<Option<BytesFrame>, String> {
+    loop {
+        if let Some(reply) = reader.reply()? {
+            return Ok(Some(reply));
+        }
+        if stream.read_buf(reader.room()).await.map_err(|error| cause(&error))? == 0 {
+            return Ok(None);
+        }
+    }
+}
+
 /// The words of an error of the system, without its number; of TLS, the names of its kinds.
-pub(super) fn cause(error: &io::Error) -> String {
+pub(in crate::store) fn cause(error: &io::Error) -> String {
     if let Some(inner) = error.get_ref().filter(|_| error.kind() == io::ErrorKind::InvalidData) {
         return format!("{inner:?}");
     }
@@ -205,6 +234,13 @@ mod tests {
 
     const WITHIN: Duration = Duration::from_millis(300);
 
+    const NO_LOGIN: Login = Login { tls: None, user: None, password: None, database: 0 };
+
+    fn to<'a>(at: &'a Place, login: &'a Login, within: Duration) -> Connect<'a> {
+        let (peer, reply_bytes_max) = (Peer::Unknown, 1 << 20);
+        Connect { at, login, name: "test", peer, within, questions: &[], reply_bytes_max }
+    }
+
     async fn tried(host: &str, port: u16, tls: bool, before: bool) -> String {
         let at = Place::Tcp { host: host.to_owned(), port, tls };
         let connector = tls.then(|| {
@@ -213,8 +249,9 @@ mod tests {
             let config = config.with_root_certificates(RootCertStore::empty());
             TlsConnector::from(Arc::new(config.with_no_client_auth()))
         });
-        let backend = Backend { at, tls: connector, ..Backend::unix("".into(), String::new()) };
-        let connect = Connect { backend: &backend, name: "test", before, within: WITHIN };
+        let login = Login { tls: connector, ..NO_LOGIN };
+        let peer = if before { Peer::Known } else { Peer::Unknown };
+        let connect = Connect { peer, ..to(&at, &login, WITHIN) };
         connect.connect().await.map(drop).unwrap_err()
     }
 
@@ -284,9 +321,6 @@ mod tests {
         // Neither a name nor the right to PING is needed.
         let port = server("-ERR unknown command\r\n-NOPERM no\r\n").await;
         let at = Place::Tcp { host: "127.0.0.1".into(), port, tls: false };
-        let backend = Backend { at, ..Backend::unix("".into(), String::new()) };
-        let connect =
-            Connect { backend: &backend, name: "test", before: false, within: 30 * WITHIN };
-        assert!(connect.connect().await.is_ok());
+        assert!(to(&at, &NO_LOGIN, 30 * WITHIN).connect().await.is_ok());
     }
 }

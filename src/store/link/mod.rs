@@ -27,14 +27,16 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
 
 use crate::metrics::Metrics;
-use crate::resp::peer::Reader;
 use crate::store::answer::Answer;
 use crate::store::backend::Backend;
 use crate::store::clock::{Clock, Sampled, monotonic_us};
+use crate::store::master::Master;
 use crate::store::says;
 use crate::store::script::{ALL, Script};
-use connect::Connect;
+use connect::REPLY_BYTES_MAX;
+pub(super) use connect::{Connect, Connected, cause, next};
 use pipe::Pipe;
+pub(super) use why::{Peer, words};
 
 /// Why a call has no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +55,8 @@ pub(super) const RECONNECT_WAIT_MIN: Duration = Duration::from_millis(20);
 pub(super) const RECONNECT_WAIT_MAX: Duration = Duration::from_millis(100);
 /// A connection that ended sooner is no progress: the waits go on growing.
 const LASTED: Duration = Duration::from_secs(1);
+/// The link that carries no scripts.
+pub(super) const PLAIN: &str = "plain";
 /// Maximum times a missing script is loaded for one call.
 const LOADS_MAX: usize = 3;
 /// How often the watchdog asks for TIME, and how long it waits for an answer.
@@ -68,6 +72,7 @@ const QUIT_WITHIN: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub struct LinkContext {
     pub backend: Backend,
+    pub master: Rc<Master>,
     pub connect_timeout: Duration,
     pub call_timeout: Duration,
     pub clock: Rc<Clock>,
@@ -119,7 +124,26 @@ impl Link {
             tokio::task::spawn_local(watch(link.clone(), WATCH_INTERVAL)),
         ];
         link.tasks.borrow_mut().extend(tasks.map(|task| task.abort_handle()));
+        if link.context.master.can_move() {
+            let task = tokio::task::spawn_local(follow(link.clone()));
+            link.tasks.borrow_mut().push(task.abort_handle());
+        }
         link
+    }
+
+    /// True if Sentinels say where its Redis is.
+    pub fn can_move(&self) -> bool {
+        self.context.master.can_move()
+    }
+
+    /// How long a call of so long may be valid for Redis.
+    pub fn valid_for(&self, at_most: Duration) -> Duration {
+        self.context.master.valid_for(at_most)
+    }
+
+    /// How long the outcome of an interrupted call is looked for.
+    pub fn settle_within(&self, at_least: Duration) -> Duration {
+        self.context.master.settle_within(at_least)
     }
 
     pub fn is_up(&self) -> bool {
@@ -146,8 +170,14 @@ impl Link {
         }
     }
 
+    /// Waits until it is sure where to send what writes, for a moment.
+    pub async fn caught_up(&self) {
+        self.context.master.caught_up().await;
+    }
+
     /// Waits until the link is up, at most so long.
     pub async fn wait_up(&self, at_most: Duration) -> bool {
+        self.caught_up().await;
         let came_up = self.came_up.notified();
         self.is_up() || timeout(at_most, came_up).await.is_ok()
     }
@@ -264,11 +294,17 @@ impl Link {
         }
     }
 
-    async fn dial(&self) -> Result<(Box<dyn connect::Stream>, Reader), String> {
-        let LinkContext { backend, connect_timeout, answered, .. } = &self.context;
-        let name = &client_name(self.name);
-        let (before, within) = (answered.get(), *connect_timeout);
-        Connect { backend, name, before, within }.connect().await
+    async fn dial(&self) -> Result<Connected, String> {
+        let LinkContext { backend, master, connect_timeout, answered, .. } = &self.context;
+        let (at, name) = (&master.first_place().await?, &client_name(self.name));
+        let peer = if answered.get() { Peer::Known } else { Peer::Unknown };
+        let (within, questions, reply_bytes_max) =
+            (*connect_timeout, master.questions(), REPLY_BYTES_MAX);
+        let connect =
+            Connect { at, login: &backend.login, name, peer, within, questions, reply_bytes_max };
+        let connected = connect.connect().await?;
+        master.admits(&connected.answers, within).await?;
+        Ok(connected)
     }
 
     fn came_up(&self) -> Rc<Pipe> {
@@ -324,16 +360,25 @@ impl Link {
 /// Connects, serves the connection until it ends, and connects again, until the link quits.
 async fn run(link: Rc<Link>) {
     let mut wait = RECONNECT_WAIT_MIN;
+    let master = link.context.master.clone();
     loop {
-        match link.dial().await {
-            Ok((stream, reader)) => {
+        let named = master.named();
+        let dialed = tokio::select! {
+            biased;
+            () = master.named_beyond(named) => continue,
+            dialed = link.dial() => dialed,
+        };
+        match dialed {
+            Ok(Connected { stream, reader, .. }) => {
                 let (pipe, begun) = (link.came_up(), Instant::now());
-                let loading = link.clone();
-                tokio::task::spawn_local(async move { loading.load_scripts().await });
+                if link.name != PLAIN {
+                    let loading = link.clone();
+                    tokio::task::spawn_local(async move { loading.load_scripts().await });
+                }
                 let why = pipe.drive(stream, reader).await;
                 // Not where it was abandoned: that was said then.
                 if link.is_up() {
-                    link.went_down(&why::words(&why, true));
+                    link.went_down(&words(&why, Peer::Known));
                 }
                 if begun.elapsed() >= LASTED {
                     wait = RECONNECT_WAIT_MIN;
@@ -341,8 +386,19 @@ async fn run(link: Rc<Link>) {
             }
             Err(why) => link.went_down(&why),
         }
-        tokio::time::sleep(wait).await;
+        if timeout(wait, master.named_beyond(named)).await.is_ok() {
+            wait = RECONNECT_WAIT_MIN;
+        }
         wait = (2 * wait).min(RECONNECT_WAIT_MAX);
+    }
+}
+
+/// Leaves a master as soon as another one is named.
+async fn follow(link: Rc<Link>) {
+    let master = &link.context.master;
+    loop {
+        master.named_beyond(master.named()).await;
+        link.abandon("the Sentinels name another master");
     }
 }
 
@@ -417,7 +473,8 @@ pub(super) mod tests {
         let port = listener.local_addr().unwrap().port();
         let at = Place::Tcp { host: "127.0.0.1".into(), port, tls: false };
         let context = LinkContext {
-            backend: Backend { at, ..Backend::unix("".into(), String::new()) },
+            backend: Backend::unix("".into(), String::new()),
+            master: Rc::new(Master::fixed(at)),
             connect_timeout: SOON,
             call_timeout: SOON,
             clock: Rc::default(),

@@ -37,12 +37,36 @@ const HINTS_LATER: [(&str, &str); 4] = [
     ("No such file or directory", "the socket of redis.url is gone: was Redis stopped"),
 ];
 
+/// The same of a Sentinel.
+const HINTS_SENTINEL: [(&str, &str); 5] = [
+    ("WRONGPASS", "look at redis.sentinel_user and redis.sentinel_password"),
+    ("invalid password", "look at redis.sentinel_password"),
+    ("NOAUTH", "this Sentinel has a password: redis.sentinel_password"),
+    (
+        "without any password configured",
+        "redis.sentinel_password is set, and this Sentinel asks for none",
+    ),
+    (
+        "NOPERM",
+        "the user of the Sentinel lacks a right; `delay-broker help redis` has the ACL line",
+    ),
+];
+
+/// Who is spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::store) enum Peer {
+    /// A Redis that has not answered since the start.
+    Unknown,
+    /// A Redis that has.
+    Known,
+    Sentinel,
+}
+
 /// Of the words of an error.
 const WORDS_BYTES_MAX: usize = 200;
 
-/// One line, from the text of an error; `before`: whether Redis answered
-/// since the start.
-pub(super) fn words(error: &str, before: bool) -> String {
+/// One line, from the text of an error.
+pub(in crate::store) fn words(error: &str, peer: Peer) -> String {
     // Some of Redis's own are pages.
     let text = one_line(error);
     let end = (0..=WORDS_BYTES_MAX).rev().find(|at| text.is_char_boundary(*at));
@@ -50,8 +74,12 @@ pub(super) fn words(error: &str, before: bool) -> String {
         Some(cut) if cut.len() < text.len() => format!("{cut}..."),
         _ => text,
     };
-    let later = HINTS_LATER.iter().filter(|_| before);
-    match later.chain(&HINTS).find(|(part, _)| error.contains(part)) {
+    let first: &[(&str, &str)] = match peer {
+        Peer::Unknown => &[],
+        Peer::Known => &HINTS_LATER,
+        Peer::Sentinel => &HINTS_SENTINEL,
+    };
+    match first.iter().chain(&HINTS).find(|(part, _)| error.contains(part)) {
         Some((_, hint)) => format!("{text} ({hint})"),
         None => text,
     }
@@ -77,11 +105,13 @@ mod tests {
              "DENIED Redis is running in protected mode (this Redis refuses"),
         ];
         for (error, start) in rows {
-            assert!(words(error, false).starts_with(start), "{error}");
+            assert!(words(error, Peer::Unknown).starts_with(start), "{error}");
         }
-        let long = words(&"é".repeat(500), false);
+        let long = words(&"é".repeat(500), Peer::Unknown);
         assert_eq!(long, "é".repeat(WORDS_BYTES_MAX / 2) + "...");
-        let refused = words(rows[0].0, true);
+        let refused = words(rows[0].0, Peer::Known);
         assert!(refused.contains("any more"), "{refused}");
+        let locked = words("NOAUTH Authentication required.", Peer::Sentinel);
+        assert!(locked.contains("redis.sentinel_password"), "{locked}");
     }
 }
