@@ -161,6 +161,20 @@ impl User {
         self.may_use(spec, spec.categories).is_ok()
     }
 
+    /// Says if it may see what names all queues, as the metrics do: it may run INFO, and may name
+    /// every queue.
+    ///
+    /// # Errors
+    /// The right that it lacks.
+    pub fn may_see_all(&self) -> Result<(), Failure> {
+        let spec = &super::redis::info::SPEC;
+        self.may_use(spec, spec.categories)?;
+        match self.queues {
+            None => Ok(()),
+            Some(_) => Err(Failure::NoQueue { user: self.name.clone(), queue: b"*".to_vec() }),
+        }
+    }
+
     fn may_use(&self, spec: &'static Spec, needs: Categories) -> Result<(), Failure> {
         let by_name = self.commands.get(spec.name).copied();
         let besides = needs.without(PAYLOAD);

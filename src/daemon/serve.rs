@@ -12,9 +12,12 @@ use futures_util::FutureExt;
 use thiserror::Error;
 use tokio::runtime::LocalOptions;
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::broker::Broker;
+use crate::client::alone::Alone;
 use crate::client::listener::Server;
 use crate::config::{Config, Layers};
 use crate::daemon::ready::{addresses, announce};
@@ -141,13 +144,15 @@ async fn broker(
 ) -> Result<Instant, ServeError> {
     let clients_max = listen::clients_max(config.server.clients_max);
     let mut server = Server::new(listeners.plain, listeners.tls, &config, clients_max)?;
-    let (http_tls, for_http) = watch::channel(config.http_tls());
+    let (http_settings, for_http) = watch::channel(http::Settings::new(&config));
     let broker = Broker::start(config, backend).map_err(ServeError::Backend)?;
     server.shown_by(&broker)?;
     let (requests, asked) = mpsc::channel(http::REQUESTS_MAX);
     // It answers until this is dropped.
     let _http = http::start(listeners.http, for_http, requests)?;
-    let answering = tokio::task::spawn_local(answer_http(broker.clone(), asked));
+    let last = CancellationToken::new();
+    let alone = Rc::new(server.alone(&broker));
+    let mut answering = tokio::task::spawn_local(answer_http(alone, asked, last.clone()));
     let mut ready = Some(ready);
     let first = first_contact(broker.clone());
     tokio::pin!(stop, first);
@@ -171,7 +176,7 @@ async fn broker(
             () = reload.asked() => {
                 if let Some(config) = reload.read(&broker.config()) {
                     let clients_max = listen::clients_max(config.server.clients_max);
-                    http_tls.send_replace(config.http_tls());
+                    http_settings.send_replace(http::Settings::new(&config));
                     server.take_up(config, clients_max, &broker);
                 }
             }
@@ -185,6 +190,8 @@ async fn broker(
     let end = Instant::now() + Duration::from_secs(grace_s);
     let drained = async {
         server.drain().await;
+        last.cancel();
+        let _ = (&mut answering).await;
         broker.stop().await;
     };
     if tokio::time::timeout_at(end, drained).await.is_err() {
@@ -227,22 +234,39 @@ async fn first_contact(broker: Rc<Broker>) -> Result<(), String> {
     }
 }
 
-/// Answers the questions of the HTTP thread.
-async fn answer_http(broker: Rc<Broker>, mut asked: mpsc::Receiver<HttpRequest>) {
-    while let Some(request) = asked.recv().await {
+/// Answers the questions of the HTTP thread; from `last` on no more come, and it ends when all are
+/// answered.
+async fn answer_http(
+    alone: Rc<Alone>,
+    mut asked: mpsc::Receiver<HttpRequest>,
+    last: CancellationToken,
+) {
+    let mut answers = JoinSet::new();
+    loop {
+        let request = tokio::select! {
+            request = asked.recv() => request,
+            Some(_) = answers.join_next() => continue,
+            () = last.cancelled() => break,
+        };
         // The HTTP thread may have given up.
         match request {
-            HttpRequest::Metrics(reply) => {
+            None => break,
+            Some(HttpRequest::Metrics(reply)) => {
                 // In a task: a Redis that does not answer must not hold up `/readyz`.
-                let broker = broker.clone();
+                let broker = alone.broker.clone();
                 tokio::task::spawn_local(async move {
                     let metrics = broker.scrape().await;
                     let _ = reply.send(Box::new(move || metrics.render()));
                 });
             }
-            HttpRequest::Ready(reply) => {
-                let _ = reply.send(broker.readiness());
+            Some(HttpRequest::Ready(reply)) => {
+                let _ = reply.send(alone.broker.readiness());
+            }
+            Some(HttpRequest::Run(ask, reply)) => {
+                let alone = alone.clone();
+                answers.spawn_local(async move { alone.answer(ask, reply).await });
             }
         }
     }
+    while answers.join_next().await.is_some() {}
 }
