@@ -368,10 +368,9 @@ async fn answer(
 ) -> Response<Body> {
     let path = request.uri().path();
     if let Some(came) = came.filter(|_| broker.is_broker && api::is_path(path)) {
-        serving.set(Serving::Api);
         let settings = Arc::clone(&broker.settings.borrow());
         return match door::host(request.uri(), request.headers()) {
-            Ok(host) => api::answer(request, &host, &settings, broker, &came).await,
+            Ok(host) => api::answer(request, &host, &settings, broker, &came, serving).await,
             Err(rule) => Problem::bad(rule).response(),
         };
     }

@@ -5,13 +5,14 @@
 //! Redis. Knows no HTTP. Keeps: a command that was begun is run to its end, also if nobody waits
 //! for the reply any more; messages that were taken for nobody go back.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 
 use crate::broker::Broker;
 use crate::client::call;
@@ -26,6 +27,8 @@ use crate::resp::{Protocol, Reply, Words};
 
 /// The name that lines of the log show for its clients.
 const NAME: &[u8] = b"http";
+/// Commands under way, those among them whose callers have left.
+const UNDER_WAY_MAX: usize = 256;
 
 /// A request, and who makes it.
 pub struct Ask {
@@ -66,13 +69,47 @@ impl From<Reply> for Done {
 /// The broker, to callers of this kind.
 pub struct Alone {
     pub broker: Rc<Broker>,
-    pub counts: Counts,
-    pub settings: CurrentSettings,
+    counts: Counts,
+    settings: CurrentSettings,
+    under_way: RefCell<JoinSet<()>>,
+    stopping: Cell<bool>,
 }
 
 impl Alone {
-    /// Answers a request, if somebody still waits for that.
-    pub async fn answer(&self, ask: Ask, mut reply: oneshot::Sender<Done>) {
+    pub fn new(broker: &Rc<Broker>, settings: CurrentSettings) -> Rc<Self> {
+        Rc::new(Self {
+            broker: Rc::clone(broker),
+            counts: Counts::new(&broker.metrics),
+            settings,
+            under_way: RefCell::default(),
+            stopping: Cell::new(false),
+        })
+    }
+
+    /// Begins to answer a request.
+    pub fn begin(self: &Rc<Self>, ask: Ask, reply: oneshot::Sender<Done>) {
+        let mut under_way = self.under_way.borrow_mut();
+        while under_way.try_join_next().is_some() {}
+        let refused = match under_way.len() {
+            _ if self.stopping.get() => "the broker is stopping",
+            0..UNDER_WAY_MAX => {
+                let alone = Rc::clone(self);
+                under_way.spawn_local(async move { alone.answer(ask, reply).await });
+                return;
+            }
+            _ => "too many requests of callers that have left are under way",
+        };
+        drop(reply.send(Reply::Error(format!("UNAVAILABLE {refused}")).into()));
+    }
+
+    /// Takes no more requests, and waits until those that were begun are answered.
+    pub async fn drain(&self) {
+        self.stopping.set(true);
+        let mut under_way = self.under_way.take();
+        while under_way.join_next().await.is_some() {}
+    }
+
+    async fn answer(&self, ask: Ask, mut reply: oneshot::Sender<Done>) {
         let Ask { from, login, wants } = ask;
         let user = match self.user(from, login).await {
             Ok(user) => user,
@@ -149,6 +186,10 @@ impl Alone {
             Some(_) => Rc::clone(broker.offers()).room(None).await,
             None => None,
         };
+        // Nobody would know that it was done.
+        if waiting.is_closed() {
+            return Outcome::from(Reply::Nothing);
+        }
         let (index, run) = command::run_alone(request, &caller, &settings.rules, broker);
         drop(first);
         broker.commands.set(broker.commands.get() + 1);

@@ -159,12 +159,8 @@ impl Server {
     }
 
     /// For callers that have no connection here, by the same settings.
-    pub fn alone(&self, broker: &Rc<Broker>) -> Alone {
-        Alone {
-            broker: Rc::clone(broker),
-            counts: Counts::new(&broker.metrics),
-            settings: self.settings.clone(),
-        }
+    pub fn alone(&self, broker: &Rc<Broker>) -> Rc<Alone> {
+        Alone::new(broker, self.settings.clone())
     }
 
     pub fn connected(&self) -> usize {

@@ -12,9 +12,7 @@ use futures_util::FutureExt;
 use thiserror::Error;
 use tokio::runtime::LocalOptions;
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use crate::broker::Broker;
 use crate::client::alone::Alone;
@@ -150,9 +148,8 @@ async fn broker(
     let (requests, asked) = mpsc::channel(http::REQUESTS_MAX);
     // It answers until this is dropped.
     let _http = http::start(listeners.http, for_http, requests)?;
-    let last = CancellationToken::new();
-    let alone = Rc::new(server.alone(&broker));
-    let mut answering = tokio::task::spawn_local(answer_http(alone, asked, last.clone()));
+    let alone = server.alone(&broker);
+    let answering = tokio::task::spawn_local(answer_http(alone.clone(), asked));
     let mut ready = Some(ready);
     let first = first_contact(broker.clone());
     tokio::pin!(stop, first);
@@ -189,9 +186,7 @@ async fn broker(
     tracing::info!(clients = server.connected(), grace_s, "stopping");
     let end = Instant::now() + Duration::from_secs(grace_s);
     let drained = async {
-        server.drain().await;
-        last.cancel();
-        let _ = (&mut answering).await;
+        futures_util::future::join(server.drain(), alone.drain()).await;
         broker.stop().await;
     };
     if tokio::time::timeout_at(end, drained).await.is_err() {
@@ -234,24 +229,12 @@ async fn first_contact(broker: Rc<Broker>) -> Result<(), String> {
     }
 }
 
-/// Answers the questions of the HTTP thread; from `last` on no more come, and it ends when all are
-/// answered.
-async fn answer_http(
-    alone: Rc<Alone>,
-    mut asked: mpsc::Receiver<HttpRequest>,
-    last: CancellationToken,
-) {
-    let mut answers = JoinSet::new();
-    loop {
-        let request = tokio::select! {
-            request = asked.recv() => request,
-            Some(_) = answers.join_next() => continue,
-            () = last.cancelled() => break,
-        };
+/// Answers the questions of the HTTP thread.
+async fn answer_http(alone: Rc<Alone>, mut asked: mpsc::Receiver<HttpRequest>) {
+    while let Some(request) = asked.recv().await {
         // The HTTP thread may have given up.
         match request {
-            None => break,
-            Some(HttpRequest::Metrics(reply)) => {
+            HttpRequest::Metrics(reply) => {
                 // In a task: a Redis that does not answer must not hold up `/readyz`.
                 let broker = alone.broker.clone();
                 tokio::task::spawn_local(async move {
@@ -259,14 +242,10 @@ async fn answer_http(
                     let _ = reply.send(Box::new(move || metrics.render()));
                 });
             }
-            Some(HttpRequest::Ready(reply)) => {
+            HttpRequest::Ready(reply) => {
                 let _ = reply.send(alone.broker.readiness());
             }
-            Some(HttpRequest::Run(ask, reply)) => {
-                let alone = alone.clone();
-                answers.spawn_local(async move { alone.answer(ask, reply).await });
-            }
+            HttpRequest::Run(ask, reply) => alone.begin(ask, reply),
         }
     }
-    while answers.join_next().await.is_some() {}
 }

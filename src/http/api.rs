@@ -4,6 +4,7 @@
 //! Keeps: requests at one time, bytes of a body and large answers at one time are bounded; a caller
 //! that has not said its password may send a small body only.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,14 +19,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::client::alone::{Ask, Done, Login, Wants};
-use crate::command::Kind;
+use crate::command::{Category, Spec};
 use crate::resp::{Reply, Words};
 
 use super::body::{self, Body, Unread};
 use super::door::{self, Settings};
 use super::problem::{CONFLICT, NOT_FOUND, Problem};
 use super::routes::{Answer, BASE, Route};
-use super::{Asked, Came, HttpRequest, ask, json, openapi, words};
+use super::{Asked, Came, HttpRequest, Serving, ask, json, openapi, words};
 
 /// Requests that the broker's thread answers at one time; others wait.
 const REQUESTS_MAX: usize = 32;
@@ -65,9 +66,10 @@ pub async fn answer(
     settings: &Settings,
     asked: &Asked,
     came: &Came,
+    serving: &Cell<Serving>,
 ) -> Response<Body> {
     let (parts, body) = request.into_parts();
-    let answered = serve(parts, body, host, settings, asked, came).await;
+    let answered = serve(parts, body, host, settings, asked, came, serving).await;
     answered.unwrap_or_else(|refused| {
         tracing::debug!(client = %came.from, text = refused.text, "an API request was refused");
         refused.response()
@@ -81,6 +83,7 @@ async fn serve(
     settings: &Settings,
     asked: &Asked,
     came: &Came,
+    serving: &Cell<Serving>,
 ) -> Result<Response<Body>, Problem> {
     let Parts { uri, headers, .. } = parts;
     let method = if parts.method == Method::HEAD { Method::GET } else { parts.method };
@@ -108,6 +111,8 @@ async fn serve(
         return Err(Problem::bad(format_args!("{method} has its parameters in the body")));
     };
     let words = words::build(route, segments, given).map_err(Problem::bad)?;
+    // Now it waits for the broker, and before for its sender.
+    serving.set(Serving::Api);
     run(route, words, login()?, asked, came).await
 }
 
@@ -202,7 +207,8 @@ async fn run(
     asked: &Asked,
     came: &Came,
 ) -> Result<Response<Body>, Problem> {
-    let large = match words::spec(route).is_some_and(|spec| spec.kind == Kind::Messages) {
+    let shows = |spec: &Spec| spec.categories.has(Category::Payload);
+    let large = match words::spec(route).is_some_and(shows) {
         true => Some(place(&asked.places.large).await?),
         false => None,
     };

@@ -1,9 +1,9 @@
 //! The body of a response, given out in small parts, and the body of a request, read within bounds.
 
-use std::convert::Infallible;
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -15,19 +15,22 @@ use tokio::time::timeout;
 const PART: usize = 16 * 1024;
 /// Time in which the body of a request must have come.
 const WITHIN: Duration = Duration::from_secs(20);
+/// Time for a client to take an answer that has a place; others wait for that.
+const TAKEN_WITHIN: Duration = Duration::from_secs(30);
 /// Bytes of one that is too large which are read and dropped, so that its sender sees the answer.
 const DROPPED_MAX: usize = 32 * 1024 * 1024;
 
-/// Bytes to be sent, and the place that they take until the connection has them.
+/// Bytes to be sent, and the place that they take until the connection has them; until when it has
+/// to.
 #[derive(Default)]
 pub struct Body {
     bytes: Bytes,
-    place: Option<OwnedSemaphorePermit>,
+    place: Option<(OwnedSemaphorePermit, Instant)>,
 }
 
 impl Body {
     pub fn holding(self, place: OwnedSemaphorePermit) -> Self {
-        Self { place: Some(place), ..self }
+        Self { place: Some((place, Instant::now() + TAKEN_WITHIN)), ..self }
     }
 }
 
@@ -39,12 +42,16 @@ impl From<Bytes> for Body {
 
 impl HttpBody for Body {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = io::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        if self.place.as_ref().is_some_and(|(_, until)| *until < Instant::now()) {
+            self.place = None;
+            return Poll::Ready(Some(Err(io::ErrorKind::TimedOut.into())));
+        }
         let part = self.bytes.len().min(PART);
         if part == 0 {
             self.place = None;

@@ -22,8 +22,12 @@ use crate::config::Config;
 use super::problem::Problem;
 
 const CLOSED: &str = "NOPERM the API is closed: set server.password or [[users]] to open it; \
-    without them it is open on loopback only, to requests whose Host is localhost, an address of \
-    loopback, or in http.hosts";
+    without them it is open on loopback only, to requests that no proxy has passed on and whose \
+    Host is localhost, an address of loopback, or in http.hosts";
+
+/// What a proxy adds: it may bring anybody here, and put a Host of its own in place of theirs.
+const PASSED_ON: [&str; 5] =
+    ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"];
 
 /// The settings of this side; SIGHUP makes others.
 pub struct Settings {
@@ -70,7 +74,9 @@ impl Settings {
         headers: &HeaderMap,
         loopback: bool,
     ) -> Result<(), Problem> {
-        let is_open = self.has_password || (loopback && self.is_here(host.host()));
+        let passed_on = PASSED_ON.iter().any(|name| headers.contains_key(*name));
+        let is_here = loopback && !passed_on && self.is_here(host.host());
+        let is_open = self.has_password || is_here;
         if !is_open {
             return Err(Problem::new(StatusCode::FORBIDDEN, CLOSED));
         }

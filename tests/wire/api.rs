@@ -504,7 +504,7 @@ fn who_comes_in() {
     let port = |broker: &Broker| Api::new(broker.http_address().replace("0.0.0.0", "127.0.0.1"));
     let (closed, open, guarded) = (port(&closed), port(&open), port(&guarded));
     #[rustfmt::skip]
-    let rows: [(&str, u16, u16, u16); 13] = [
+    let rows: [(&str, u16, u16, u16); 15] = [
         ("Host: localhost", 403, 200, 401),
         ("Host: 127.0.0.1:7380", 403, 200, 401),
         ("Host: [::1]", 403, 200, 401),
@@ -515,6 +515,8 @@ fn who_comes_in() {
         ("Host: localhost\r\nHost: localhost", 400, 400, 400),
         ("Host: localhost\r\nOrigin: http://localhost", 403, 200, 401),
         ("Host: localhost\r\nOrigin: http://evil.example", 403, 403, 403),
+        ("Host: localhost\r\nX-Forwarded-For: 1.2.3.4", 403, 403, 401),
+        ("Host: localhost\r\nVia: 1.1 proxy", 403, 403, 401),
         ("Host: localhost\r\nOrigin: null", 403, 403, 403),
         ("Host: localhost\r\nSec-Fetch-Site: cross-site", 403, 403, 403),
         ("Host: localhost\r\nSec-Fetch-Site: same-origin", 403, 200, 401),
