@@ -2,7 +2,10 @@
 //! meanwhile.
 
 use crate::peer::Place;
+use crate::support::broker::Broker;
 use crate::support::http::{Answer, Api, exchange};
+use crate::support::redis::Redis;
+use crate::support::resp::Client;
 use crate::support::users::{File, PASSWORD, user};
 use crate::support::wait::eventually;
 use crate::users;
@@ -15,11 +18,14 @@ fn api(place: &Place) -> Api {
     Api::new(place.broker.http_address())
 }
 
-/// Probes that come while something else goes on: each is answered.
-fn is_ready(place: &Place) {
+fn ready(broker: &Broker) -> u16 {
     let request = b"GET /readyz HTTP/1.1\r\nConnection: close\r\n\r\n";
-    let answer = exchange(&place.broker.http_address(), request);
-    assert_eq!(answer.unwrap().status, 200);
+    exchange(&broker.http_address(), request).unwrap().status
+}
+
+/// Probes that come while something else goes on: each is answered.
+fn is_ready(broker: &Broker) {
+    assert_eq!(ready(broker), 200);
 }
 
 fn raw(api: &Api, head: &str, body: &[u8]) -> Answer {
@@ -133,7 +139,7 @@ fn large_bodies_and_answers() {
         })
         .collect();
     for _ in 0..5 {
-        is_ready(&place);
+        is_ready(&place.broker);
         client.call(&["DQ.SIZE", "q"]).unwrap();
     }
     drop(unread);
@@ -168,7 +174,7 @@ fn slow_bodies_and_crowds_keep_nobody_out() {
         stream.write_all(sent.as_bytes()).ok();
         held.push(stream);
         if round % 50 == 0 {
-            is_ready(&place);
+            is_ready(&place.broker);
             let answer = api.call("GET", "/queues/q", &Value::Null);
             assert_eq!(answer.status, 200, "{answer:?}");
         }
@@ -199,7 +205,7 @@ fn guesses_wait() {
         let guesses: Vec<_> = (0..40).map(|_| scope.spawn(|| get(&wrong).problem())).collect();
         for _ in 0..20 {
             assert_eq!(get(&right).status, 200);
-            is_ready(&place);
+            is_ready(&place.broker);
         }
         for guess in guesses {
             assert_eq!(guess.join().unwrap(), "401 WRONGPASS no");
@@ -238,9 +244,9 @@ fn many_requests_of_one_connection() {
 /// Redis is away: the codes of commands, and whether it was applied.
 #[test]
 fn without_redis() {
-    let redis = crate::support::redis::Redis::spawn(&[]);
+    let redis = Redis::spawn(&[]);
     let settings = [("redis.call_timeout_ms", "300"), ("redis.settle_timeout_ms", "300")];
-    let broker = crate::support::broker::Broker::spawn(&redis.url(0), &settings);
+    let broker = Broker::spawn(&redis.url(0), &settings);
     let api = Api::new(broker.http_address());
     let offer = json!({"delay": "1h", "payload": "p"});
     assert_eq!(api.call("POST", "/queues/q/messages", &offer).status, 201);
@@ -250,4 +256,63 @@ fn without_redis() {
     assert_eq!(answer.header("retry-after"), Some("1"));
     let answer = api.call("GET", "/queues/q", &Value::Null);
     assert_eq!(answer.problem(), "503 UNAVAILABLE no");
+}
+
+/// A broker whose Redis answers no write until it is told to; and what tells it.
+fn held_up() -> (Redis, Broker, Client) {
+    let redis = Redis::spawn(&[]);
+    let broker = Broker::spawn(&redis.url(0), &[("redis.call_timeout_ms", "60000")]);
+    let api = Api::new(broker.http_address());
+    let offer = json!({"delay": "1h", "payload": "p"});
+    assert_eq!(api.call("POST", "/queues/q/messages", &offer).status, 201);
+    let mut backing = redis.client(0);
+    backing.call(&["RPUSH", "q", "a"]).unwrap();
+    backing.call(&["CLIENT", "PAUSE", "60000", "WRITE"]).unwrap();
+    (redis, broker, backing)
+}
+
+/// A request that is under way when this returns: what comes later is answered.
+fn begin(broker: &Broker, path: &str, body: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(broker.http_address()).unwrap();
+    let length = body.len();
+    let request = format!(
+        "POST /api/v1/queues/q{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    is_ready(broker);
+    stream
+}
+
+/// What was begun before a stop is answered.
+#[test]
+fn a_stop_answers_what_was_begun() {
+    let (redis, mut broker, mut backing) = held_up();
+    let mut begun = begin(&broker, "/messages", "{\"delay\":\"1h\",\"payload\":\"p\"}");
+    broker.signal("TERM");
+    let api = Api::new(broker.http_address());
+    eventually(|| ready(&broker), |status| *status == 503);
+    let late = api.call("POST", "/queues/q/pause", &json!({"for": "1h"}));
+    assert_eq!(late.problem(), "503 UNAVAILABLE no");
+    backing.call(&["CLIENT", "UNPAUSE"]).unwrap();
+    let mut answer = String::new();
+    begun.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 201 Created"), "{answer}");
+    broker.wait(Duration::from_secs(30));
+    let key = "redisson_delay_queue_timeout:{q}";
+    assert_eq!(redis.client(0).call(&["ZCARD", key]).unwrap().number().unwrap(), 2);
+}
+
+/// A caller that leaves before it has its messages does not keep them.
+#[test]
+fn messages_of_a_caller_that_left_go_back() {
+    let (_redis, broker, mut backing) = held_up();
+    drop(begin(&broker, "/take", ""));
+    is_ready(&broker);
+    backing.call(&["CLIENT", "UNPAUSE"]).unwrap();
+    let api = Api::new(broker.http_address());
+    let take = || api.call("POST", "/queues/q/take", &Value::Null).json()["items"].clone();
+    let taken = eventually(take, |items| items[0].is_object());
+    assert_eq!(taken[0]["payload"], json!({"text": "a"}));
+    assert_eq!(taken[0]["attempt"], 1);
 }
