@@ -566,6 +566,29 @@ mod tests {
         assert!(taken.len() < 50 << 20);
     }
 
+    /// Connections that ask nothing make room first.
+    #[test]
+    fn a_crowd_breaks_no_probe_off() {
+        let (held, asked) = std::sync::mpsc::channel();
+        let server = serve(move |request| match request {
+            HttpRequest::Metrics(reply) => drop(held.send(reply)),
+            HttpRequest::Ready(reply) => drop(reply.send(Ok("ready"))),
+            HttpRequest::Run(..) => {}
+        });
+        let mut probe = TcpStream::connect(address(&server)).unwrap();
+        probe.write_all(b"GET /metrics HTTP/1.1\r\nConnection: close\r\n\r\n").unwrap();
+        let reply: oneshot::Sender<Render> = asked.recv().unwrap();
+        let crowd = (0..3 * CONNECTIONS_MAX).map(|_| TcpStream::connect(address(&server)).unwrap());
+        let crowd: Vec<_> = crowd.collect();
+        // All of them were accepted before this one.
+        assert_eq!(at_once(&server), Ok(()));
+        assert!(reply.send(Box::new(|| "name 1\n".to_owned())).is_ok(), "it waits");
+        let mut response = String::new();
+        probe.read_to_string(&mut response).unwrap();
+        assert!(response.ends_with("name 1\n"), "{response}");
+        drop(crowd);
+    }
+
     #[test]
     fn a_connection_serves_so_many_requests() {
         let server = serve(drop);

@@ -1,5 +1,8 @@
 //! The document of the API, in OpenAPI 3.1: made from the table of routes.
 
+use std::sync::LazyLock;
+
+use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::problem::{CODES, CONFLICT, NOT_FOUND};
@@ -10,7 +13,9 @@ pub const fn path() -> &'static str {
     "/api/v1/openapi.json"
 }
 
-pub fn document() -> Value {
+pub static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| document().to_string().into());
+
+fn document() -> Value {
     let mut paths: Map<String, Value> = Map::new();
     for route in ROUTES {
         let entry = paths.entry(route.path).or_insert_with(|| json!({}));
