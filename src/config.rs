@@ -160,7 +160,7 @@ impl Config {
     /// Listeners that others could use without authentication, with the rule that they break.
     fn unprotected(&self) -> Vec<(&'static str, SocketAddr, String)> {
         let server = &self.server;
-        if !server.protected_mode || server.password.is_some() || !self.users.is_empty() {
+        if !server.protected_mode || self.has_password() {
             return Vec::new();
         }
         let uncertified = server.tls_listen.filter(|_| server.tls_client_ca_file.is_none());
@@ -259,6 +259,11 @@ impl Config {
 }
 
 impl Config {
+    /// True if there is a password to be said: of `default`, or of a user.
+    pub fn has_password(&self) -> bool {
+        self.server.password.is_some() || !self.users.is_empty()
+    }
+
     /// For the handshakes of HTTP, if it has TLS.
     pub fn http_tls(&self) -> Option<Arc<ServerConfig>> {
         let tls = self.tls.as_ref().filter(|_| self.http.tls);

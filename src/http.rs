@@ -1,10 +1,11 @@
-//! `/metrics`, `/healthz` and `/readyz` over HTTP, on a thread of their own.
+//! `/metrics`, `/healthz`, `/readyz` and the [`api`] over HTTP, on a thread of their own.
 //!
-//! Knows neither metrics nor queues: it passes a request to the broker's thread through a bounded
-//! channel and waits for the answer. Keeps: for a scrape the broker's thread only reads its
-//! numbers, the text is made here; `/healthz` answers and no request waits longer than its bound
-//! even if that thread hangs; clients cannot keep others out, since the oldest connection makes
-//! room. Health is also answered at a socket without a file ([`health`]), even if the port is off.
+//! It passes a request to the broker's thread through a bounded channel and waits for the answer.
+//! Keeps: for a scrape the broker's thread only reads its numbers, the text is made here, and so is
+//! the JSON of replies; `/healthz` answers and no request waits longer than its bound even if that
+//! thread hangs; clients cannot keep others out, since the oldest connection makes room, one that
+//! has asked nothing before one that waits for an answer, and a probe last. Health is also answered
+//! at a socket without a file ([`health`]), even if the port is off; nothing else is there.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -17,9 +18,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -30,11 +30,24 @@ use tokio::task::{AbortHandle, LocalSet};
 use tokio::time::{sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
 use tokio_util::net::Listener;
 use tracing::{info, warn};
 
+use crate::client::alone::{Ask, Done, Wants};
+
+mod api;
+mod body;
+mod door;
 pub mod health;
+mod json;
+mod openapi;
+pub mod problem;
+pub mod routes;
+mod words;
+
+use body::Body;
+pub use door::Settings;
+use problem::Problem;
 
 /// A question to the broker's thread.
 pub enum HttpRequest {
@@ -42,6 +55,8 @@ pub enum HttpRequest {
     Metrics(oneshot::Sender<Render>),
     /// Asks if commands can be served: the answer says how, or why not.
     Ready(oneshot::Sender<Result<&'static str, String>>),
+    /// A command of somebody, or what else one may want.
+    Run(Ask, oneshot::Sender<Done>),
 }
 
 /// Makes the text of all metrics, on this thread.
@@ -67,8 +82,9 @@ const CONNECTION_REQUESTS_MAX: u32 = 100;
 const CONNECTIONS_MAX: usize = 64;
 /// Bytes that a connection may send ahead, and that may wait to be written beside one response.
 const BUFFER_BYTES_MAX: usize = 16 * 1024;
-/// Requests that wait for the broker's thread; one more is answered 503.
-pub const REQUESTS_MAX: usize = 16;
+/// Requests that wait for the broker's thread; one more is answered 503. More than the API has at
+/// one time, so that there is room for `/readyz`.
+pub const REQUESTS_MAX: usize = 64;
 /// Scrapes at one time; the others wait, and leave the channel to `/readyz`.
 const SCRAPES_MAX: usize = 2;
 /// Without a free file descriptor, `accept` fails at once, again and again.
@@ -77,10 +93,13 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 const READY_FOR: HeaderName = HeaderName::from_static("x-ready-for-ms");
 
 const INDEX: &str = "delay-broker\n\n/metrics  for Prometheus\n/healthz  the process lives\n\
-                     /readyz   it can take work\n";
+                     /readyz   it can take work\n/api/v1   the same as commands; \
+                     /api/v1/openapi.json lists it\n";
+/// The broker's thread did not answer.
+const LATE: &str = "the broker did not answer in time";
 
-/// For the handshakes of now; `None`: connections come without TLS.
-pub type Tls = watch::Receiver<Option<Arc<ServerConfig>>>;
+/// The settings of now.
+pub type Current = watch::Receiver<Arc<Settings>>;
 
 /// The running thread; it stops when this is dropped.
 #[derive(Debug)]
@@ -95,10 +114,10 @@ pub struct HttpServer {
 /// dropped.
 pub fn start(
     listener: Option<TcpListener>,
-    tls: Tls,
+    settings: Current,
     requests: mpsc::Sender<HttpRequest>,
 ) -> io::Result<HttpServer> {
-    serve_on(listener, tls, true, requests)
+    serve_on(listener, settings, true, requests)
 }
 
 /// Serves `listener` only, as a process does that is no broker.
@@ -106,13 +125,14 @@ pub fn start_apart(
     listener: TcpListener,
     requests: mpsc::Sender<HttpRequest>,
 ) -> io::Result<HttpServer> {
-    serve_on(Some(listener), watch::channel(None).1, false, requests)
+    serve_on(Some(listener), watch::channel(Settings::bare()).1, false, requests)
 }
 
+/// `is_broker`: health finds it, and it has the API.
 fn serve_on(
     listener: Option<TcpListener>,
-    tls: Tls,
-    found: bool,
+    settings: Current,
+    is_broker: bool,
     requests: mpsc::Sender<HttpRequest>,
 ) -> io::Result<HttpServer> {
     let address = listener.as_ref().map(TcpListener::local_addr).transpose()?;
@@ -122,18 +142,19 @@ fn serve_on(
         let not_found =
             |error: &_| info!("`delay-broker health --running` will not find this broker: {error}");
         let listener = listener.map(tokio::net::TcpListener::from_std).transpose()?;
-        let local = found.then(|| health::listen().inspect_err(not_found).ok()).flatten();
+        let local = is_broker.then(|| health::listen().inspect_err(not_found).ok()).flatten();
         (listener, local)
     };
     let (stop, stopped) = oneshot::channel();
     let thread = std::thread::Builder::new().name("http".to_owned()).spawn(move || {
         let tasks = LocalSet::new();
         tasks.block_on(&runtime, async {
-            let broker = Rc::new(Asked::new(requests));
-            let plain = watch::channel(None).1;
+            let broker = Rc::new(Asked::new(settings, is_broker, requests));
+            let loopback = address.is_some_and(|address| address.ip().is_loopback());
+            let port = |from| Some(Came { from, loopback });
             tokio::select! {
-                never = accept(listener, &tls, broker.clone(), true) => match never {},
-                never = accept(local, &plain, broker, false) => match never {},
+                never = accept(listener, broker.clone(), port) => match never {},
+                never = accept(local, broker, |_| None) => match never {},
                 _ = stopped => {}
             }
         });
@@ -150,12 +171,19 @@ impl Drop for HttpServer {
     }
 }
 
+/// How a request came, if by the port.
+#[derive(Clone, Copy)]
+struct Came {
+    from: SocketAddr,
+    /// The port is on loopback.
+    loopback: bool,
+}
+
 /// `None`: nobody comes.
 async fn accept<L: Listener<Io: Unpin + 'static>>(
     listener: Option<L>,
-    tls: &Tls,
     broker: Rc<Asked>,
-    metrics: bool,
+    came: impl Fn(L::Addr) -> Option<Came>,
 ) -> Infallible {
     let Some(mut listener) = listener else {
         return std::future::pending().await;
@@ -163,9 +191,10 @@ async fn accept<L: Listener<Io: Unpin + 'static>>(
     let mut connections = Connections::default();
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => {
-                let tls = tls.borrow().clone();
-                connections.serve(stream, tls, broker.clone(), metrics);
+            Ok((stream, from)) => {
+                connections.serve(stream, broker.clone(), came(from));
+                // Those that are there have their turn between two that come.
+                tokio::task::yield_now().await;
             }
             Err(error) => {
                 warn!("an HTTP connection was not accepted: {error}");
@@ -175,39 +204,59 @@ async fn accept<L: Listener<Io: Unpin + 'static>>(
     }
 }
 
+/// What a connection waits for; the first makes room first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Serving {
+    Nothing,
+    Api,
+    Probe,
+}
+
 /// The connections of one listener, the oldest first.
 #[derive(Default)]
-struct Connections(VecDeque<AbortHandle>);
+struct Connections(VecDeque<(AbortHandle, Rc<Cell<Serving>>)>);
 
 impl Connections {
     fn serve(
         &mut self,
         stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
-        tls: Option<Arc<ServerConfig>>,
         broker: Rc<Asked>,
-        metrics: bool,
+        came: Option<Came>,
     ) {
-        self.0.retain(|connection| !connection.is_finished());
+        self.0.retain(|(connection, _)| !connection.is_finished());
+        // Of several that are equal it is the oldest.
+        let least = (0..self.0.len()).min_by_key(|place| self.0.get(*place).map(|(_, s)| s.get()));
         if self.0.len() >= CONNECTIONS_MAX
-            && let Some(oldest) = self.0.pop_front()
+            && let Some((ended, serving)) = least.and_then(|place| self.0.remove(place))
         {
-            oldest.abort();
+            ended.abort();
+            if serving.get() == Serving::Api {
+                warn!("an API request was broken off to make room for another connection");
+            }
         }
+        let serving = Rc::new(Cell::new(Serving::Nothing));
+        let tls = broker.settings.borrow().tls.clone().filter(|_| came.is_some());
+        let serves = serving.clone();
         let connection = tokio::task::spawn_local(async move {
             let Some(tls) = tls else {
-                return serve(stream, broker, metrics).await;
+                return serve(stream, broker, came, &serves).await;
             };
             // One that fails is a client without TLS, or without a certificate.
             let accepted = timeout(HANDSHAKE_WITHIN, TlsAcceptor::from(tls).accept(stream)).await;
             if let Ok(Ok(stream)) = accepted {
-                serve(stream, broker, metrics).await;
+                serve(stream, broker, came, &serves).await;
             }
         });
-        self.0.push_back(connection.abort_handle());
+        self.0.push_back((connection.abort_handle(), serving));
     }
 }
 
-async fn serve(stream: impl AsyncRead + AsyncWrite + 'static, broker: Rc<Asked>, metrics: bool) {
+async fn serve(
+    stream: impl AsyncRead + AsyncWrite + 'static,
+    broker: Rc<Asked>,
+    came: Option<Came>,
+    serving: &Cell<Serving>,
+) {
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(WRITE_WITHIN));
     let requests = Cell::new(0);
@@ -216,7 +265,8 @@ async fn serve(stream: impl AsyncRead + AsyncWrite + 'static, broker: Rc<Asked>,
         let last = requests.get() >= CONNECTION_REQUESTS_MAX;
         let broker = &broker;
         async move {
-            let mut response = answer(&request, broker, metrics).await;
+            let mut response = answer(request, broker, came, serving).await;
+            serving.set(Serving::Nothing);
             if last {
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().insert(CONNECTION, close);
@@ -239,18 +289,29 @@ async fn serve(stream: impl AsyncRead + AsyncWrite + 'static, broker: Rc<Asked>,
 
 /// The way from requests to the broker's thread.
 struct Asked {
+    settings: Current,
+    /// The API is there.
+    is_broker: bool,
     requests: mpsc::Sender<HttpRequest>,
     scrapes: Semaphore,
+    places: api::Places,
     /// Since when every answer says that the broker is ready.
     ready_since: Cell<Option<Instant>>,
 }
 
 impl Asked {
-    fn new(requests: mpsc::Sender<HttpRequest>) -> Self {
-        Self { requests, scrapes: Semaphore::new(SCRAPES_MAX), ready_since: Cell::new(None) }
+    fn new(settings: Current, is_broker: bool, requests: mpsc::Sender<HttpRequest>) -> Self {
+        Self {
+            settings,
+            is_broker,
+            requests,
+            scrapes: Semaphore::new(SCRAPES_MAX),
+            places: api::Places::default(),
+            ready_since: Cell::new(None),
+        }
     }
 
-    async fn ready(&self) -> Response<Full<Bytes>> {
+    async fn ready(&self) -> Response<Body> {
         let answer = ask(&self.requests, HttpRequest::Ready, READY_WITHIN).await;
         match answer.unwrap_or_else(|why| Err(why.to_owned())) {
             Ok(how) => {
@@ -268,7 +329,20 @@ impl Asked {
         }
     }
 
-    async fn metrics(&self) -> Response<Full<Bytes>> {
+    /// The metrics, if whoever asks may see them.
+    async fn metrics_for(&self, headers: &HeaderMap, came: &Came) -> Response<Body> {
+        let guarded = self.settings.borrow().metrics_auth;
+        let let_in = async {
+            let login = door::login(headers)?;
+            api::let_in(self, came, login, Wants::Metrics).await
+        };
+        match if guarded { let_in.await } else { Ok(()) } {
+            Ok(()) => self.metrics().await,
+            Err(refused) => refused.response(),
+        }
+    }
+
+    async fn metrics(&self) -> Response<Body> {
         let scrape = async {
             let _place = self.scrapes.acquire().await;
             ask(&self.requests, HttpRequest::Metrics, METRICS_WITHIN).await
@@ -287,21 +361,36 @@ impl Asked {
 }
 
 async fn answer(
-    request: &Request<Incoming>,
+    request: Request<Incoming>,
     broker: &Asked,
-    metrics: bool,
-) -> Response<Full<Bytes>> {
+    came: Option<Came>,
+    serving: &Cell<Serving>,
+) -> Response<Body> {
+    let path = request.uri().path();
+    if let Some(came) = came.filter(|_| broker.is_broker && api::is_path(path)) {
+        let settings = Arc::clone(&broker.settings.borrow());
+        return match door::host(request.uri(), request.headers()) {
+            Ok(host) => api::answer(request, &host, &settings, broker, &came, serving).await,
+            Err(rule) => Problem::bad(rule).response(),
+        };
+    }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "GET only\n");
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return response;
     }
-    match request.uri().path() {
-        "/" => text(StatusCode::OK, INDEX),
-        "/healthz" => text(StatusCode::OK, "ok\n"),
-        "/readyz" => broker.ready().await,
-        "/metrics" if metrics => broker.metrics().await,
-        _ => text(StatusCode::NOT_FOUND, INDEX),
+    serving.set(Serving::Probe);
+    match (path, came) {
+        ("/healthz", _) => return text(StatusCode::OK, "ok\n"),
+        ("/readyz", _) => return broker.ready().await,
+        ("/metrics", Some(came)) => return broker.metrics_for(request.headers(), &came).await,
+        _ => {}
+    }
+    // Probes come by an address, and say what they like.
+    match door::host(request.uri(), request.headers()) {
+        Err(rule) => text(StatusCode::BAD_REQUEST, format!("{rule}\n")),
+        Ok(_) if path == "/" => text(StatusCode::OK, INDEX),
+        Ok(_) => text(StatusCode::NOT_FOUND, INDEX),
     }
 }
 
@@ -318,17 +407,12 @@ async fn ask<T>(
     match timeout(within, answered).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(_)) => Err("the broker is stopping"),
-        Err(_) => Err("the broker did not answer in time"),
+        Err(_) => Err(LATE),
     }
 }
 
-fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(body.into()));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
+fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
+    json::response(status, "text/plain; charset=utf-8", Body::from(body.into()))
 }
 
 #[cfg(test)]
@@ -349,7 +433,7 @@ mod tests {
                 respond(request);
             }
         });
-        start(Some(listener), watch::channel(None).1, requests).unwrap()
+        start(Some(listener), watch::channel(Settings::bare()).1, requests).unwrap()
     }
 
     fn address(server: &HttpServer) -> SocketAddr {
@@ -380,6 +464,7 @@ mod tests {
         let server = serve(|request| match request {
             HttpRequest::Metrics(reply) => drop(reply.send(Box::new(|| "name 1\n".to_owned()))),
             HttpRequest::Ready(reply) => drop(reply.send(Err("Redis is away".to_owned()))),
+            HttpRequest::Run(..) => {}
         });
         #[rustfmt::skip]
         let rows = [
@@ -437,6 +522,7 @@ mod tests {
                 let answer = if before < 3 { Err("not yet".to_owned()) } else { Ok("ready") };
                 drop(reply.send(answer));
             }
+            HttpRequest::Run(..) => {}
         });
         assert_eq!(at_once(&server), Err("not ready: not yet".to_owned()));
         let whom = Whom::At(address(&server));
@@ -460,6 +546,7 @@ mod tests {
         let server = serve(|request| match request {
             HttpRequest::Metrics(reply) => drop(reply.send(Box::new(|| "x".repeat(1 << 20)))),
             HttpRequest::Ready(reply) => drop(reply.send(Ok("ready"))),
+            HttpRequest::Run(..) => {}
         });
         let request = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n".repeat(50);
         let mut held = Vec::new();
@@ -477,6 +564,29 @@ mod tests {
         let end = oldest.read_to_end(&mut taken);
         assert!(end.is_ok() || end.unwrap_err().kind() == io::ErrorKind::ConnectionReset);
         assert!(taken.len() < 50 << 20);
+    }
+
+    /// Connections that ask nothing make room first.
+    #[test]
+    fn a_crowd_breaks_no_probe_off() {
+        let (held, asked) = std::sync::mpsc::channel();
+        let server = serve(move |request| match request {
+            HttpRequest::Metrics(reply) => drop(held.send(reply)),
+            HttpRequest::Ready(reply) => drop(reply.send(Ok("ready"))),
+            HttpRequest::Run(..) => {}
+        });
+        let mut probe = TcpStream::connect(address(&server)).unwrap();
+        probe.write_all(b"GET /metrics HTTP/1.1\r\nConnection: close\r\n\r\n").unwrap();
+        let reply: oneshot::Sender<Render> = asked.recv().unwrap();
+        let crowd = (0..3 * CONNECTIONS_MAX).map(|_| TcpStream::connect(address(&server)).unwrap());
+        let crowd: Vec<_> = crowd.collect();
+        // All of them were accepted before this one.
+        assert_eq!(at_once(&server), Ok(()));
+        assert!(reply.send(Box::new(|| "name 1\n".to_owned())).is_ok(), "it waits");
+        let mut response = String::new();
+        probe.read_to_string(&mut response).unwrap();
+        assert!(response.ends_with("name 1\n"), "{response}");
+        drop(crowd);
     }
 
     #[test]

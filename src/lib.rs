@@ -38,7 +38,7 @@
 //! ```text
 //! work      -> daemon, http, resp, config, domain
 //! daemon    -> client, command, http, managed, broker, store, config, metrics, domain
-//! http      ->
+//! http      -> client, command, resp, config, domain
 //! client    -> command, broker, peers, resp, config, metrics
 //! command   -> broker, peers, resp, config, metrics, domain
 //! broker    -> scheduler, audit, store, peers, config, metrics, domain

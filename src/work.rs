@@ -232,6 +232,8 @@ fn serve_http(address: SocketAddr, workers: &Rc<[Rc<Worker>]>) -> Result<http::H
                 HttpRequest::Ready(reply) => {
                     let _ = reply.send(ready(&workers));
                 }
+                // It has no API.
+                HttpRequest::Run(..) => {}
             }
         }
     });

@@ -19,6 +19,8 @@ use delay_broker::command::examples::{PENDING, example};
 use delay_broker::config::Config;
 use delay_broker::domain::setup::{BACKOFF_MAX, BACKOFF_MIN, LEASE, LIMIT, SETTINGS};
 use delay_broker::domain::snowflake::NODES;
+use delay_broker::http::problem::CODES;
+use delay_broker::http::routes::{ROUTES, Route};
 use delay_broker::metrics;
 use delay_broker::resp::RequestLimits;
 use delay_broker::work;
@@ -154,6 +156,7 @@ fn commands_in_the_text_exist() {
         "DEFAULT", "SET", "PAUSE", "RESUME", "NEXT", "TZ", "OVERLAP", "ALLOW", "CATCHUP", "HEADER",
         "TTL", "PRIO", "LIMIT", "GROUP", "JUSTID", "FROM", "TO", "DRYRUN",
     ];
+    let of_http = ["GET", "PUT", "DELETE"];
     let word = Regex::new(r"^[A-Z][A-Z.]+( |$)").unwrap();
     let codes = codes();
     for span in quoted(&docs()).iter().filter(|span| word.is_match(span)) {
@@ -161,6 +164,7 @@ fn commands_in_the_text_exist() {
         let known = TABLE.iter().any(|spec| spec.name == name)
             || codes.contains(name)
             || of_redis.contains(&name)
+            || of_http.contains(&name)
             || options.contains(&name);
         assert!(known, "the docs name {span}");
     }
@@ -349,6 +353,10 @@ fn fixed_limits_are_the_constants() {
         ("| 32 and 256 |", of("src/peers/passwords.rs", &["OF_ADDRESS_MAX", "WAITING_MAX"])),
         ("| 2 s |", of("src/peers/guesses.rs", &["LONGEST"])),
         ("| 64, of 100 requests and 60 s |", http),
+        ("| 32 |", of("src/http/api.rs", &["REQUESTS_MAX"])),
+        ("| 2 |", of("src/http/api.rs", &["LARGE_MAX"])),
+        ("| 30 s |", of("src/http/body.rs", &["TAKEN_WITHIN"])),
+        ("| 20 s |", of("src/http/body.rs", &["WITHIN"])),
         ("| 1,024 |", vec![NODES]),
     ];
     let text = [
@@ -688,6 +696,11 @@ impl Shell {
         let path = bin.path().join("redis-cli");
         fs::write(&path, script).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        let script = "#!/usr/bin/env bash\n\
+            PATH=${PATH#*:} exec curl \"${@//:7380\\//:$HTTP/}\"\n";
+        let path = bin.path().join("curl");
+        fs::write(&path, script).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         let program = env!("CARGO_BIN_EXE_delay-broker");
         std::os::unix::fs::symlink(program, bin.path().join("delay-broker")).unwrap();
         Shell { broker, redis, bin, ids: BTreeMap::new() }
@@ -704,6 +717,7 @@ impl Shell {
             .env("PATH", path)
             .env("BROKER", port(self.broker.address()))
             .env("BACKING", port(self.redis.address()))
+            .env("HTTP", port(self.broker.http_address()))
             .stdin(Stdio::null())
             .output()
             .unwrap();
@@ -732,7 +746,7 @@ impl Shell {
 /// What a page shows of a shell is what the shell shows, in the order of the page.
 #[test]
 fn sessions_are_true() {
-    let pages = ["quickstart", "consume", "schedules", "streams", "errors", "encodings"];
+    let pages = ["quickstart", "consume", "schedules", "streams", "errors", "encodings", "api"];
     let pages = pages.map(|page| format!("docs/{page}.md"));
     for page in pages.iter().map(String::as_str).chain(["README.md"]) {
         let mut shell = Shell::start();
@@ -742,6 +756,33 @@ fn sessions_are_true() {
                 shell.checks(page, typed);
             }
         }
+    }
+}
+
+/// The page about the API has each route, and the status of each code; the codes are those of
+/// commands, and the API says of each the same as the page about errors.
+#[test]
+fn routes_and_statuses_are_those_of_the_program() {
+    let page = "docs/api.md";
+    let route = |route: &Route| {
+        let parameters: Vec<String> = route.parameters().map(|name| format!("`{name}`")).collect();
+        let (method, path, command) = (&route.method, route.path, route.command);
+        format!("`{method} {path}` | `{command}` | {}", parameters.join(" "))
+    };
+    let shown = rows(page, "## Routes").into_iter().map(|cells| cells.join(" | "));
+    same("routes", &shown.collect(), &ROUTES.iter().map(route).collect());
+    let statuses = CODES.iter().map(|(code, status, _)| format!("`{code}` {}", status.as_u16()));
+    let shown = rows(page, "## Errors").into_iter();
+    let shown = shown.flat_map(|cells| {
+        let codes = quoted(&cells[1]).into_iter().filter(|code| code.to_uppercase() == *code);
+        codes.map(|code| format!("`{code}` {}", cells[0])).collect::<Vec<_>>()
+    });
+    same("statuses", &shown.collect(), &statuses.collect());
+    let known: BTreeSet<String> = CODES.iter().map(|(code, ..)| (*code).to_owned()).collect();
+    same("codes of the API", &known, &codes());
+    for (code, _, maybe) in CODES {
+        let applied = if maybe { "**Applied:** maybe." } else { "**Applied:** no." };
+        assert!(section("docs/errors.md", &format!("## {code}")).contains(applied), "{code}");
     }
 }
 

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::broker::Broker;
+use crate::client::alone::Alone;
 use crate::client::connection::{Connection, CurrentSettings};
 use crate::client::settings::Settings;
 use crate::client::tls;
@@ -155,6 +156,11 @@ impl Server {
         broker.ports.set((self.plain.port()?, self.tls.port()?));
         broker.clients_max.set(self.admission.clients_max);
         Ok(())
+    }
+
+    /// For callers that have no connection here, by the same settings.
+    pub fn alone(&self, broker: &Rc<Broker>) -> Rc<Alone> {
+        Alone::new(broker, self.settings.clone())
     }
 
     pub fn connected(&self) -> usize {

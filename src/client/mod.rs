@@ -4,6 +4,7 @@
 //! requests; its parts are the [`buffer`]s, the [`replies`] to come, the [`call`] under way, the
 //! [`stream`], and two that are pure: the [`deadline`] and the [`turn`].
 
+pub mod alone;
 mod buffer;
 mod call;
 pub mod connection;

@@ -167,6 +167,20 @@ impl User {
         self.may_use(spec, spec.categories.and(more), command)
     }
 
+    /// Says if it may see what names all queues, as the metrics do: it may run INFO, and may name
+    /// every queue.
+    ///
+    /// # Errors
+    /// The right that it lacks.
+    pub fn may_see_all(&self) -> Result<(), Failure> {
+        let spec = &super::redis::info::SPEC;
+        self.may_use(spec, spec.categories, spec.name)?;
+        match self.queues {
+            None => Ok(()),
+            Some(_) => Err(Failure::NoQueue { user: self.name.clone(), queue: b"*".to_vec() }),
+        }
+    }
+
     /// `command`: as an error names it.
     fn may_use(
         &self,

@@ -38,7 +38,7 @@ pub use caller::{Caller, Door, User};
 pub use counts::Counts;
 pub use failure::Failure;
 pub use gate::{Access, Judged, is_known};
-pub use offer_reply::{answer, answer_all};
+pub use offer_reply::{answer, answer_all, answer_alone};
 pub use redis::multi::Executed;
 pub use session::Session;
 pub use spec::{Categories, Category, Flag, Flags, Group, Kind, MANY, Parse, Spec};
@@ -217,8 +217,7 @@ impl Session {
 
     /// True if the request would go into a batch now. Inside a transaction only EXEC does.
     pub fn is_offer(&self, request: Request<'_>) -> bool {
-        let found = lookup(request.get(0).unwrap_or_default());
-        let Some((_, spec)) = found.filter(|(_, spec)| spec.kind == Kind::Offer) else {
+        let Some(spec) = offers(request) else {
             return false;
         };
         let is_exec = spec.group == Group::Transactions;
@@ -227,6 +226,12 @@ impl Session {
             None => !is_exec,
         }
     }
+}
+
+/// The command of a request, if it goes into a batch.
+pub fn offers(request: Request<'_>) -> Option<&'static Spec> {
+    let found = lookup(request.get(0).unwrap_or_default());
+    found.map(|(_, spec)| spec).filter(|spec| spec.kind == Kind::Offer)
 }
 
 /// True if the reply may be as large as `limits.reply_bytes_max`.

@@ -43,6 +43,23 @@ pub fn answer(
     })
 }
 
+/// The reply of an offer as a value, once it is known.
+pub async fn answer_alone(ticket: &Ticket, form: ReplyForm) -> Reply {
+    ticket.done().await;
+    let reply = ticket.outcome(|offered| match offered {
+        Offered::Failed(error) => Failure::from(error.clone()).into(),
+        Offered::Unmet => Reply::Null,
+        Offered::Stored(messages) => {
+            let mut ids = messages.map(|(due_ms, id)| Reply::from(format!("{due_ms}-{id:016x}")));
+            match form {
+                ReplyForm::Many => Reply::Array(ids.collect()),
+                ReplyForm::One | ReplyForm::Nothing => ids.next().unwrap_or(Reply::Null),
+            }
+        }
+    });
+    reply.unwrap_or(Reply::Null)
+}
+
 /// Writes the reply of an EXEC and counts its commands, if all are answered by now.
 pub fn answer_all(
     executed: &Executed,

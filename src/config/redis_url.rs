@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
 
+use crate::domain::text::percent_decoded;
+
 use super::{HIDDEN, HIDDEN_RULE, Secret};
 
 /// Where the backing Redis is, and the user to log in as.
@@ -230,15 +232,9 @@ fn number(database: &str) -> Result<u8, String> {
 }
 
 fn decoded(part: &str, text: &str) -> Result<String, String> {
-    let wrong = || format!("its {part} {PERCENT}");
-    let mut parts = text.split('%');
-    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
-    for part in parts {
-        let (digits, rest) = part.split_at_checked(2).ok_or_else(wrong)?;
-        bytes.extend(hex::decode(digits).map_err(|_| wrong())?);
-        bytes.extend(rest.as_bytes());
-    }
-    String::from_utf8(bytes).map_err(|_| wrong())
+    let bytes = percent_decoded(text);
+    let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+    text.ok_or_else(|| format!("its {part} {PERCENT}"))
 }
 
 impl fmt::Display for RedisUrl {

@@ -186,6 +186,10 @@ settings! {
         /// `None`: nowhere.
         listen: Option<SocketAddr> = address();
         tls: bool = flag();
+        /// In upper case.
+        hosts: Vec<String> = names(), reloads;
+        metrics_auth: bool = flag(), reloads;
+        body_bytes_max: usize = whole(KIB..=64 * MIB), reloads;
     }
     log: Log {
         /// A filter of tracing-subscriber, checked.

@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::broker::Broker;
+use crate::client::alone::Alone;
 use crate::client::listener::Server;
 use crate::config::{Config, Layers};
 use crate::daemon::ready::{addresses, announce};
@@ -146,13 +147,14 @@ async fn broker(
 ) -> Result<Instant, ServeError> {
     let clients_max = listen::clients_max(config.server.clients_max);
     let mut server = Server::new(listeners.plain, listeners.tls, &config, clients_max)?;
-    let (http_tls, for_http) = watch::channel(config.http_tls());
+    let (http_settings, for_http) = watch::channel(http::Settings::new(&config));
     let broker = Broker::start(config, backend).map_err(ServeError::Backend)?;
     server.shown_by(&broker)?;
     let (requests, asked) = mpsc::channel(http::REQUESTS_MAX);
     // It answers until this is dropped.
     let _http = http::start(listeners.http, for_http, requests)?;
-    let answering = tokio::task::spawn_local(answer_http(broker.clone(), asked));
+    let alone = server.alone(&broker);
+    let answering = tokio::task::spawn_local(answer_http(alone.clone(), asked));
     let mut ready = Some(ready);
     let first = first_contact(broker.clone());
     tokio::pin!(stop, first);
@@ -176,7 +178,7 @@ async fn broker(
             () = reload.asked() => {
                 if let Some(config) = reload.read(&broker.config()) {
                     let clients_max = listen::clients_max(config.server.clients_max);
-                    http_tls.send_replace(config.http_tls());
+                    http_settings.send_replace(http::Settings::new(&config));
                     server.take_up(config, clients_max, &broker);
                 }
             }
@@ -189,7 +191,7 @@ async fn broker(
     tracing::info!(clients = server.connected(), grace_s, "stopping");
     let end = Instant::now() + Duration::from_secs(grace_s);
     let drained = async {
-        server.drain().await;
+        futures_util::future::join(server.drain(), alone.drain()).await;
         broker.stop().await;
     };
     if tokio::time::timeout_at(end, drained).await.is_err() {
@@ -233,21 +235,22 @@ async fn first_contact(broker: Rc<Broker>) -> Result<(), String> {
 }
 
 /// Answers the questions of the HTTP thread.
-async fn answer_http(broker: Rc<Broker>, mut asked: mpsc::Receiver<HttpRequest>) {
+async fn answer_http(alone: Rc<Alone>, mut asked: mpsc::Receiver<HttpRequest>) {
     while let Some(request) = asked.recv().await {
         // The HTTP thread may have given up.
         match request {
             HttpRequest::Metrics(reply) => {
                 // In a task: a Redis that does not answer must not hold up `/readyz`.
-                let broker = broker.clone();
+                let broker = alone.broker.clone();
                 tokio::task::spawn_local(async move {
                     let metrics = broker.scrape().await;
                     let _ = reply.send(Box::new(move || metrics.render()));
                 });
             }
             HttpRequest::Ready(reply) => {
-                let _ = reply.send(broker.readiness());
+                let _ = reply.send(alone.broker.readiness());
             }
+            HttpRequest::Run(ask, reply) => alone.begin(ask, reply),
         }
     }
 }

@@ -32,6 +32,19 @@ fn cut(bytes: &[u8], max: usize) -> (&[u8], String) {
     }
 }
 
+/// The bytes of a text in which a % and two hexadecimal digits stand for one; none where a % stands
+/// for nothing.
+pub fn percent_decoded(text: &str) -> Option<Vec<u8>> {
+    let mut parts = text.split('%');
+    let mut bytes = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        let (digits, rest) = part.split_at_checked(2)?;
+        bytes.extend(hex::decode(digits).ok()?);
+        bytes.extend(rest.as_bytes());
+    }
+    Some(bytes)
+}
+
 /// Text from outside as one line: what is not printable is escaped.
 pub fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());

@@ -37,17 +37,7 @@ impl Clients {
     pub fn register(&self, peer: SocketAddr, laddr: String, now: Instant) -> Registered {
         let id = self.0.last_id.get() + 1;
         self.0.last_id.set(id);
-        let client = Rc::new(Client {
-            id,
-            addr: peer.to_string(),
-            laddr,
-            created: now,
-            active: Cell::new(now),
-            about: RefCell::default(),
-            unanswered: Cell::new(0),
-            killed: Cell::new(false),
-            wake: Notify::new(),
-        });
+        let client = Rc::new(Client::new(id, peer, laddr, now));
         self.0.connected.borrow_mut().insert(id, Rc::clone(&client));
         *self.0.by_address.borrow_mut().entry(peer.ip()).or_insert(0) += 1;
         Registered { clients: self.clone(), client, address: peer.ip(), has_left: false }
@@ -159,6 +149,28 @@ pub struct About {
 }
 
 impl Client {
+    fn new(id: u64, peer: SocketAddr, laddr: String, now: Instant) -> Self {
+        Self {
+            id,
+            addr: peer.to_string(),
+            laddr,
+            created: now,
+            active: Cell::new(now),
+            about: RefCell::default(),
+            unanswered: Cell::new(0),
+            killed: Cell::new(false),
+            wake: Notify::new(),
+        }
+    }
+
+    /// One that is on no list, since no connection of it stays. `about`: its user, and a name that
+    /// says what it came by.
+    pub fn apart(peer: SocketAddr, about: About) -> Rc<Self> {
+        let client = Self::new(0, peer, String::new(), Instant::now());
+        client.about.replace(about);
+        Rc::new(client)
+    }
+
     /// Asks its connection to close. A connection that asks this of itself is answered first.
     pub fn kill(&self) {
         self.killed.set(true);

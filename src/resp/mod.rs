@@ -13,7 +13,7 @@ mod request;
 
 pub use limits::RequestLimits;
 pub use reply::{Encoded, Reply, encode_bulk};
-pub use request::{ProtocolError, Request, RequestReader};
+pub use request::{ProtocolError, Request, RequestReader, Words};
 
 /// The protocol that replies are written in. Requests look the same in both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

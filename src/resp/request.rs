@@ -254,6 +254,25 @@ impl<'a> Request<'a> {
     }
 }
 
+/// The arguments of a request that did not come as RESP, the command's name first.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Words {
+    data: Vec<u8>,
+    args: Vec<Range>,
+}
+
+impl Words {
+    pub fn push(&mut self, word: &[u8]) {
+        let start = self.data.len();
+        self.data.extend_from_slice(word);
+        self.args.push((start, self.data.len()));
+    }
+
+    pub fn request(&self) -> Request<'_> {
+        Request { data: &self.data, args: &self.args }
+    }
+}
+
 enum Line {
     Length {
         length: i64,

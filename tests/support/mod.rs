@@ -5,6 +5,7 @@
 pub mod broker;
 pub mod data_dir;
 pub mod faketime;
+pub mod http;
 pub mod keyspace;
 pub mod kills;
 pub mod process;

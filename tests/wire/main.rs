@@ -18,6 +18,8 @@ mod dq;
 mod redis;
 
 mod alone;
+mod api;
+mod api_hostile;
 mod binary;
 mod encoding;
 mod framing;

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 
 const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
 
-fn place(file: &File, more: &[&str]) -> Place {
+pub fn place(file: &File, more: &[&str]) -> Place {
     let database = redis::shared().fresh_database();
     let url = redis::shared().url(database);
     let config = file.args();
@@ -36,8 +36,8 @@ fn says(client: &mut Client, line: &str) -> String {
 }
 
 /// A user of the matrix.
-struct Row {
-    name: String,
+pub struct Row {
+    pub name: String,
     categories: Vec<Category>,
     payloads: bool,
     all_queues: bool,
@@ -45,7 +45,7 @@ struct Row {
 
 /// One without rights, one for each category alone, one with all of them; each with the queues
 /// `a.*` and with all, each with payloads and without.
-fn matrix() -> Vec<Row> {
+pub fn matrix() -> Vec<Row> {
     let alone = [Category::Read, Category::Write, Category::Admin, Category::Dangerous];
     let mut sets: Vec<Vec<Category>> = alone.iter().map(|one| vec![*one]).collect();
     sets.extend([Vec::new(), alone.to_vec()]);
@@ -67,7 +67,7 @@ const FOR_ALL: [&str; 16] = [
 
 /// The beginning of the error that the user gets for the command, if it gets one of the gate.
 /// `form`: the words of a form of its own, as `DQ.CANCEL MATCH`.
-fn refusal(
+pub fn refusal(
     spec: &Spec,
     word: Option<&str>,
     form: Option<&str>,
@@ -92,11 +92,8 @@ fn refusal(
         .or(form.and_then(|(_, more)| lacks(needs.and(*more))))
 }
 
-/// Every command of the table, whoever asks: nothing can be reached that is not given. A command
-/// that is added is in it.
-#[test]
-fn the_matrix_of_rights() {
-    let rows = matrix();
+/// The tables of these users.
+pub fn tables(rows: &[Row]) -> String {
     let words = [
         (Category::Read, "+@read"),
         (Category::Write, "+@write"),
@@ -113,7 +110,15 @@ fn the_matrix_of_rights() {
             &format!("commands = {commands}\nqueues = [{queues:?}]\npayloads = {payloads}"),
         )
     });
-    let place = place(&File::new(&tables.collect::<String>()), &[]);
+    tables.collect()
+}
+
+/// Every command of the table, whoever asks: nothing can be reached that is not given. A command
+/// that is added is in it.
+#[test]
+fn the_matrix_of_rights() {
+    let rows = matrix();
+    let place = place(&File::new(&tables(&rows)), &[]);
     let mut refused = 0;
     for spec in TABLE {
         let first = if spec.group == Group::Queue { vec!["a.x", "b.x"] } else { vec![""] };

@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use futures_util::FutureExt;
+use futures_util::future::LocalBoxFuture;
 
 use crate::broker::Broker;
 use crate::config::DEFAULT;
@@ -19,7 +20,7 @@ use crate::resp::Reply;
 
 use crate::command::args::{ArgError, Args};
 use crate::command::spec::OPEN;
-use crate::command::{Command, Group, Judged, Run, Session, Spec, Then, User};
+use crate::command::{Access, Command, Group, Judged, Run, Session, Spec, Then, User};
 
 pub const SPEC: Spec = Spec {
     name: "AUTH",
@@ -77,51 +78,103 @@ pub fn authenticate(
     password: &[u8],
     then: impl FnOnce(&mut Session) -> Run + 'static,
 ) -> Run {
-    let (hash, user) = match session.access.judge(username, password) {
-        Judged::Right(user) => return enter(session, user, then),
-        Judged::Wrong(user) => return wrong(session, broker, user.as_deref()),
+    let from = &session.caller.client.addr;
+    match judge(&session.access, broker, username, password, from) {
+        Judging::Done(verdict) => conclude(verdict, session, then),
+        Judging::UnderWay(verdict) => {
+            let broker = Rc::clone(broker);
+            Run::Verified(Box::pin(verdict.map(move |verdict| {
+                Box::new(move |session: &mut Session| {
+                    let from = &session.caller.client.addr;
+                    let verdict = verdict.still(&session.access, &broker, from);
+                    conclude(verdict, session, then)
+                }) as Then
+            })))
+        }
+    }
+}
+
+/// What a name and a password are worth.
+pub enum Verdict {
+    Right(Rc<User>),
+    /// It is logged and counted; the answer may have to wait.
+    Wrong(Answer),
+    /// Too many passwords are being verified.
+    Busy,
+}
+
+pub enum Judging {
+    Done(Verdict),
+    /// A hash is being computed. Then [`Verdict::still`] is to be asked.
+    UnderWay(LocalBoxFuture<'static, Verdict>),
+}
+
+/// Judges them for a client with this address and port, through whichever door it came.
+pub fn judge(
+    access: &Access,
+    broker: &Rc<Broker>,
+    username: &[u8],
+    password: &[u8],
+    from: &str,
+) -> Judging {
+    let wrong = |user: Option<&User>| Judging::Done(Verdict::Wrong(note_wrong(from, broker, user)));
+    let (hash, user) = match access.judge(username, password) {
+        Judged::Right(user) => return Judging::Done(Verdict::Right(user)),
+        Judged::Wrong(user) => return wrong(user.as_deref()),
         Judged::By(hash, user) => (hash, user),
     };
     match broker.passwords.known(&hash, password) {
-        Some(true) => return enter(session, user, then),
-        Some(false) => return wrong(session, broker, Some(&user)),
+        Some(true) => return Judging::Done(Verdict::Right(user)),
+        Some(false) => return wrong(Some(&user)),
         None => {}
     }
-    let from = &session.caller.client.addr;
     let Ok(outcome) = broker.passwords.verify(&hash, password, from) else {
-        return busy();
+        return Judging::Done(Verdict::Busy);
     };
-    let (broker, from) = (Rc::clone(broker), from.clone());
-    Run::Verified(Box::pin(outcome.map(move |right| {
-        // Now: a client that leaves before its answer does not come by it uncounted.
-        let answer = (right == Some(false)).then(|| note_wrong(&from, &broker, Some(&user)));
-        Box::new(move |session: &mut Session| {
-            // There may be other users by now.
-            let now = session.access.user(user.name.as_bytes()).cloned();
-            let now = now.filter(|now| now.password.as_ref() == Some(&hash));
-            match (right, answer, now) {
-                (_, Some(answer), _) => refused(answer),
-                (Some(true), _, Some(now)) => enter(session, now, then),
-                (Some(_), ..) => wrong(session, &broker, Some(&user)),
-                (None, ..) => busy(),
-            }
-        }) as Then
+    let (broker, from) = (Rc::clone(broker), from.to_owned());
+    // Counted here: a client that leaves before its answer does not come by it uncounted.
+    Judging::UnderWay(Box::pin(outcome.map(move |right| match right {
+        Some(true) => Verdict::Right(user),
+        Some(false) => Verdict::Wrong(note_wrong(&from, &broker, Some(&user))),
+        None => Verdict::Busy,
     })))
 }
 
-fn enter(session: &mut Session, user: Rc<User>, then: impl FnOnce(&mut Session) -> Run) -> Run {
-    session.set_user(Some(user));
-    then(session)
+impl Verdict {
+    /// The same by the users of now, who may be others than those before the verification.
+    pub fn still(self, access: &Access, broker: &Broker, from: &str) -> Self {
+        let Self::Right(user) = self else { return self };
+        let now = access.user(user.name.as_bytes()).cloned();
+        match now.filter(|now| now.password == user.password) {
+            Some(now) => Self::Right(now),
+            None => Self::Wrong(note_wrong(from, broker, Some(&user))),
+        }
+    }
 }
 
-fn busy() -> Run {
-    Run::Ready(ArgError::plain("busy verifying other passwords; try again").into())
+/// The reply to a wrong password may be delayed, which holds up this connection alone.
+fn conclude(
+    verdict: Verdict,
+    session: &mut Session,
+    then: impl FnOnce(&mut Session) -> Run,
+) -> Run {
+    match verdict {
+        Verdict::Right(user) => {
+            session.set_user(Some(user));
+            then(session)
+        }
+        Verdict::Wrong(answer) => refused(answer),
+        Verdict::Busy => Run::Ready(ArgError::plain(BUSY).into()),
+    }
 }
 
-/// The reply to a wrong password; it is logged. The reply may be delayed, which holds up this
-/// connection alone.
-fn wrong(session: &Session, broker: &Rc<Broker>, user: Option<&User>) -> Run {
-    refused(note_wrong(&session.caller.client.addr, broker, user))
+/// Said where too many passwords are being verified.
+pub const BUSY: &str = "busy verifying other passwords; try again";
+
+/// The reply to a wrong password.
+pub fn wrong_password() -> Reply {
+    let text = "invalid username-password pair or user is disabled.";
+    ArgError::new("WRONGPASS", text).into()
 }
 
 fn note_wrong(client: &str, broker: &Broker, user: Option<&User>) -> Answer {
@@ -132,8 +185,7 @@ fn note_wrong(client: &str, broker: &Broker, user: Option<&User>) -> Answer {
 }
 
 fn refused(answer: Answer) -> Run {
-    let text = "invalid username-password pair or user is disabled.";
-    let reply = Reply::from(ArgError::new("WRONGPASS", text));
+    let reply = wrong_password();
     match answer {
         Answer::Now => Run::Ready(reply),
         Answer::After(wait, place) => Run::Later(Box::pin(async move {
