@@ -29,7 +29,8 @@ const DOWN_AFTER: Duration = Duration::from_secs(30);
 const ELECTED_WITHIN: Duration = Duration::from_secs(3);
 /// The longest that interrupted calls wait for the next master.
 const SETTLE_MAX: Duration = Duration::from_secs(20);
-/// Without an answer for so long, though one that hangs is noticed sooner, this process stood still.
+/// Without an answer for so long, though one that hangs is noticed sooner, this process has stood
+/// still.
 const STOOD_STILL: Duration = Duration::from_secs(3);
 /// The most that calls wait for an answer then.
 const CATCH_UP_WITHIN: Duration = Duration::from_millis(250);
