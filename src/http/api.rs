@@ -17,6 +17,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use serde_json::{Map, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
+use tracing::{debug, warn};
 
 use crate::client::alone::{Ask, Done, Login, Wants};
 use crate::command::{Category, Spec};
@@ -71,7 +72,15 @@ pub async fn answer(
     let (parts, body) = request.into_parts();
     let answered = serve(parts, body, host, settings, asked, came, serving).await;
     answered.unwrap_or_else(|refused| {
-        tracing::debug!(client = %came.from, text = refused.text, "an API request was refused");
+        let (client, why) = (came.from, &refused.text);
+        // Mistakes are for whoever made them; who stays outside, or asks too much, is for people.
+        match refused.status {
+            StatusCode::FORBIDDEN
+            | StatusCode::PAYLOAD_TOO_LARGE
+            | StatusCode::REQUEST_TIMEOUT
+            | StatusCode::SERVICE_UNAVAILABLE => warn!(%client, why, "an API request was refused"),
+            _ => debug!(%client, why, "an API request was wrong"),
+        }
         refused.response()
     })
 }

@@ -86,7 +86,7 @@ pub fn build(
             Form::Due => due(&mut given, &mut words)?,
             Form::Settings => settings(&mut given, &mut words)?,
             _ => match given.remove(word.name) {
-                Some(value) => parameter(word, value, &mut words)?,
+                Some(value) => parameter(route, word, value, &mut words)?,
                 None if word.required => return Err(format!("{} is missing", word.name)),
                 None => {
                     if let Form::Value(Some(default)) = word.form {
@@ -122,7 +122,14 @@ fn all_queues(route: &Route, words: &Words) -> Option<Wrong> {
     })
 }
 
-fn parameter(word: &Word, value: Value, words: &mut Words) -> Result<(), Wrong> {
+/// Says if the command has this word for something else than a name.
+fn is_option(route: &Route, given: &[u8]) -> bool {
+    let usage = spec(route).map_or("", |spec| spec.usage);
+    let mut words = usage.split(|letter: char| !letter.is_ascii_uppercase());
+    words.any(|word| word.len() > 1 && word.as_bytes().eq_ignore_ascii_case(given))
+}
+
+fn parameter(route: &Route, word: &Word, value: Value, words: &mut Words) -> Result<(), Wrong> {
     let name = word.name;
     let must = |rule: &str| Err(format!("{name} must be {rule}"));
     match word.form {
@@ -152,7 +159,14 @@ fn parameter(word: &Word, value: Value, words: &mut Words) -> Result<(), Wrong> 
                 return must("an array that is not empty");
             };
             for value in values {
-                words.push(&scalar(name, word.kind, value)?);
+                let given = scalar(name, word.kind, value)?;
+                // Among others MATCH would choose all that match the next one.
+                let alone = values.len() == 1 && word.kind == Kind::Blob;
+                if !alone && is_option(route, &given) {
+                    let given = Shown(&given);
+                    return must(&format!("names only, and {given} is a word of the command"));
+                }
+                words.push(&given);
             }
         }
         Form::Headers => {
@@ -291,6 +305,7 @@ mod tests {
                 "DQ.RESCHEDULE a n 2h"),
             ("POST", "/queues/a/cancel", json!({"messages": ["n", {"base64": "AA=="}]}),
                 r"DQ.CANCEL a n \x00"),
+            ("POST", "/queues/a/cancel", json!({"messages": ["MATCH"]}), "DQ.CANCEL a MATCH"),
             ("POST", "/queues/a/pause", json!({}), "DQ.PAUSE a"),
             ("POST", "/queues/a/pause", json!({"for": "10m"}), "DQ.PAUSE a 10m"),
             ("POST", "/pause", json!({"for": 5}), "DQ.PAUSE ALL 5"),
@@ -353,6 +368,13 @@ mod tests {
             ("POST", "/queues/a/batch", json!({"messages": [{"delay": 5, "payload": "p",
                 "name": "n"}]}),
                 "message 1: 'name' is no parameter here"),
+            ("POST", "/queues/a/cancel", json!({"messages": ["match", "*"]}),
+                "messages must be names only, and 'match' is a word of the command"),
+            ("POST", "/queues/a/fire", json!({"messages": ["n", {"base64": "TUFUQ0g="}]}),
+                "messages must be names only, and 'MATCH'"),
+            ("POST", "/queues/a/dead/drop", json!({"ids": ["MATCH"]}), "ids must be names only"),
+            ("POST", "/queues/a/nack", json!({"receipts": ["FATAL"]}),
+                "receipts must be names only"),
             ("POST", "/queues/a/settings", json!({}), "there must be a setting at least"),
             ("POST", "/queues/ALL/pause", json!({}), "'ALL' stands for all queues in 'dq.pause'"),
             ("POST", "/queues/%61ll/resume", json!({}),

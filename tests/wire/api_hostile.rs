@@ -316,3 +316,17 @@ fn messages_of_a_caller_that_left_go_back() {
     assert_eq!(taken[0]["payload"], json!({"text": "a"}));
     assert_eq!(taken[0]["attempt"], 1);
 }
+
+/// Who stays outside is logged, many of them in sum.
+#[test]
+fn refusals_are_summed_up() {
+    let place = Place::spawn(&[]);
+    let stranger = api(&place).with("Host: evil.example");
+    for _ in 0..200 {
+        assert_eq!(stranger.call("GET", "/queues", &Value::Null).problem(), "403 NOPERM no");
+    }
+    place.broker.has_logged("more lines of this kind were left out");
+    let log = place.broker.log();
+    assert!(log.contains("the API is closed") && log.contains("127.0.0.1:"), "{log}");
+    assert!(log.lines().count() < 150, "{log}");
+}
