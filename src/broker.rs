@@ -73,7 +73,7 @@ pub struct Broker {
     pub memory: Rc<Memory>,
     pub turns: Turns,
     /// Of those that search.
-    searches: tokio::sync::Mutex<()>,
+    searches: tokio::sync::Mutex<Option<tokio::time::Instant>>,
     pub started: Instant,
     /// The ports that clients connect to, once they are known: without and with TLS, 0 = none.
     pub ports: Cell<(u16, u16)>,

@@ -97,6 +97,7 @@ const INDEX: &str = "delay-broker\n\n/metrics  for Prometheus\n/healthz  the pro
                      /api/v1/openapi.json lists it\n";
 /// The broker's thread did not answer.
 const LATE: &str = "the broker did not answer in time";
+const LOST: &str = "the broker is stopping";
 
 /// The settings of now.
 pub type Current = watch::Receiver<Arc<Settings>>;
@@ -402,11 +403,11 @@ async fn ask<T>(
     let (reply, answered) = oneshot::channel();
     requests.try_send(question(reply)).map_err(|refused| match refused {
         mpsc::error::TrySendError::Full(_) => "the broker is busy with other requests",
-        mpsc::error::TrySendError::Closed(_) => "the broker is stopping",
+        mpsc::error::TrySendError::Closed(_) => "the broker has stopped",
     })?;
     match timeout(within, answered).await {
         Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(_)) => Err("the broker is stopping"),
+        Ok(Err(_)) => Err(LOST),
         Err(_) => Err(LATE),
     }
 }

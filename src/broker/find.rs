@@ -7,15 +7,16 @@
 //! since then is left alone, and a page may be repeated.
 
 use std::cell::Cell;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::Instant;
 
 use crate::broker::cursor;
 use crate::broker::queue::Queue;
 use crate::domain::encoding;
 use crate::domain::glob::Pattern;
-use crate::domain::queue::{Due, Message, Score};
+use crate::domain::queue::{DUE_LIMIT_MS, Due, Message, Score};
 use crate::store::cursor::Cursor;
 use crate::store::messages::part_applied;
 use crate::store::search::{Pending, Read};
@@ -31,7 +32,8 @@ const FIRST_READ: u64 = 100;
 const CHANGED_MAX: usize = 100;
 /// Bytes of a payload that a pattern sees.
 const SEEN_MAX: usize = 64 * 1024;
-/// After a call that reads and before the next one Redis has a rest as long as it took, up to this.
+/// Between a call that reads and the next one, of whichever search, Redis has a rest as long as the
+/// first one took, up to this.
 const REST_MAX: Duration = Duration::from_millis(250);
 /// Steps of comparing after which others have their turn: 0.1 ms.
 const STEPS_MAX: usize = 64 << 10;
@@ -114,7 +116,11 @@ impl Queue<'_> {
         let of = [change.command().as_bytes(), self.name.as_bytes()];
         let opened = |text: &[u8]| {
             let (due_ms, page) = cursor::opened(&of, text)?.split_once(';')?;
-            Some((due_ms.parse::<u64>().ok(), cursor::page_of(page)?))
+            let due_ms = match due_ms {
+                "" => None,
+                due_ms => Some(due_ms.parse().ok().filter(|ms| *ms < DUE_LIMIT_MS)?),
+            };
+            Some((due_ms, cursor::page_of(page)?))
         };
         let (known_ms, mut at) = match &search.cursor {
             None => (None, Cursor::default()),
@@ -195,12 +201,16 @@ impl Queue<'_> {
         let (mut looked, mut found, mut bytes, mut steps) = (0, 0, 0, 0);
         let (mut reads, started) = (FIRST_READ, Instant::now());
         loop {
-            let Ok(_turn) = tokio::time::timeout(at_most, broker.searches.lock()).await else {
+            let Ok(mut turn) = tokio::time::timeout(at_most, broker.searches.lock()).await else {
                 return if looked > 0 { Ok(looked) } else { Err(busy()) };
             };
+            if let Some(rests_to) = *turn {
+                tokio::time::sleep_until(rests_to).await;
+            }
             let asked = Instant::now();
             let read = broker.store.read_on(self.name, bounds, reads, message_max, at).await?;
-            let took = asked.elapsed();
+            // Half of Redis's time is for others than searches.
+            *turn = Some(Instant::now() + asked.elapsed().min(REST_MAX));
             let (mut some, mut ends_at, mut is_full) = (Vec::new(), None, false);
             for (place, one) in read.pending.iter().enumerate() {
                 let (more, matches) = search.matches(one);
@@ -231,8 +241,6 @@ impl Queue<'_> {
             if is_full || at.is_end() || enough {
                 return Ok(looked);
             }
-            // Half of Redis's time is for others.
-            tokio::time::sleep(took.min(REST_MAX)).await;
         }
     }
 }

@@ -38,6 +38,7 @@ pub struct Ask {
 }
 
 /// Name and password of a user. No name: `default`.
+#[derive(Clone)]
 pub struct Login {
     pub user: Vec<u8>,
     pub password: Vec<u8>,

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::broker::Unsent;
 use crate::command::{self, CommandIndex, Handed, Then};
-use crate::peers::memory::{Memory, Permit};
+use crate::peers::memory::{Large, Memory, Permit};
 use crate::resp::{Protocol, Reply};
 
 /// A call whose reply has this many bytes of payload is followed by a rest of its own length, up to
@@ -73,18 +73,20 @@ pub fn with_permit(
     memory: Rc<Memory>,
     at_most: Duration,
 ) -> LocalBoxFuture<'static, Answered> {
-    if !command::has_large_reply(index) {
+    let Some(large) = command::large_reply(index) else {
         return Box::pin(async move { (reply.await, None).into() });
-    }
+    };
     Box::pin(async move {
-        let Some(permit) = memory.permit(at_most).await else {
+        let Some(permit) = memory.permit(large, at_most).await else {
             return (Reply::Error(NO_PERMIT.into()), None).into();
         };
         let asked = Instant::now();
         let reply = reply.await;
         // A message that is too large for a reply was read to see that.
         let too_big = matches!(&reply, Reply::Error(text) if text.starts_with("TOOBIG "));
-        if too_big || reply.payload_bytes() >= LARGE_REPLY {
+        let is_large = too_big || reply.payload_bytes() >= LARGE_REPLY;
+        // A search rests itself.
+        if is_large && large == Large::Messages {
             // As after a long transfer: half of Redis's time is for others.
             tokio::time::sleep(asked.elapsed().min(REST_MAX)).await;
         }

@@ -14,6 +14,7 @@ use futures_util::future::{FutureExt, LocalBoxFuture};
 use tokio_util::sync::CancellationToken;
 
 use crate::broker::{Broker, Effect, StoreError, Ticket, Unsent};
+use crate::peers::memory::Large;
 use crate::resp::{Reply, Request};
 
 pub mod args;
@@ -234,10 +235,13 @@ pub fn offers(request: Request<'_>) -> Option<&'static Spec> {
     found.map(|(_, spec)| spec).filter(|spec| spec.kind == Kind::Offer)
 }
 
-/// True if the reply may be as large as `limits.reply_bytes_max`.
-pub fn has_large_reply(index: CommandIndex) -> bool {
-    let spec = index.and_then(|index| TABLE.get(index));
-    spec.is_some_and(|spec| spec.kind == Kind::Messages)
+/// Whether the reply may be as large as `limits.reply_bytes_max`, and of which kind it is then.
+pub fn large_reply(index: CommandIndex) -> Option<Large> {
+    match TABLE.get(index?)?.kind {
+        Kind::Messages => Some(Large::Messages),
+        Kind::Search => Some(Large::Search),
+        Kind::Local | Kind::Offer | Kind::Store => None,
+    }
 }
 
 fn lookup(name: &[u8]) -> Option<(usize, &'static Spec)> {

@@ -48,6 +48,8 @@ pub enum Kind {
     Store,
     /// The same, and its reply holds messages: it may be as large as `limits.reply_bytes_max`.
     Messages,
+    /// The same, and it takes its time: no other command waits for it.
+    Search,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

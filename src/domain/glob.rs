@@ -18,15 +18,13 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
             p += 1;
             continue;
         }
-        match one(rest, byte) {
-            Some(used) => (p, t) = (p + used, t + 1),
-            None => match star {
-                Some((after, from)) => {
-                    star = Some((after, from + 1));
-                    (p, t) = (after, from + 1);
-                }
-                None => return false,
-            },
+        match (one(rest, byte), star) {
+            ((true, used), _) => (p, t) = (p + used, t + 1),
+            (_, Some((after, from))) => {
+                star = Some((after, from + 1));
+                (p, t) = (after, from + 1);
+            }
+            (_, None) => return false,
         }
     }
 }
@@ -58,14 +56,13 @@ impl Pattern {
                 rest = rest.get(1..).unwrap_or_default();
                 continue;
             }
-            let mut used = 1;
             for byte in 0..=u8::MAX {
                 let word = matching.get_mut(end / 64).and_then(|of| of.get_mut(usize::from(byte)));
-                if let (Some(length), Some(word)) = (one(rest, byte), word) {
-                    used = length;
+                if let ((true, _), Some(word)) = (one(rest, byte), word) {
                     *word |= 1 << (end % 64);
                 }
             }
+            let (_, used) = one(rest, first);
             rest = rest.get(used..).unwrap_or_default();
             end += 1;
         }
@@ -122,17 +119,17 @@ pub fn any_matches(patterns: &[impl AsRef<[u8]>], text: &[u8]) -> bool {
     patterns.iter().any(|pattern| matches(pattern.as_ref(), text))
 }
 
-/// How much of the pattern matches this one byte, if its front does.
-fn one(pattern: &[u8], byte: u8) -> Option<usize> {
+/// Whether the first element of a pattern matches this one byte, and how long it is in any case.
+fn one(pattern: &[u8], byte: u8) -> (bool, usize) {
     match *pattern {
-        [] => None,
-        [b'?', ..] => Some(1),
+        [] => (false, 0),
+        [b'?', ..] => (true, 1),
         [b'[', ref class @ ..] => {
             let (within, used) = in_class(class, byte);
-            within.then_some(1 + used)
+            (within, 1 + used)
         }
-        [b'\\', escaped, ..] => (escaped == byte).then_some(2),
-        [literal, ..] => (literal == byte).then_some(1),
+        [b'\\', escaped, ..] => (escaped == byte, 2),
+        [literal, ..] => (literal == byte, 1),
     }
 }
 
@@ -236,6 +233,15 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// A class that matches nothing, so that none of its bytes says how long it is: it is one
+    /// element all the same, and what stands in it is none.
+    #[test]
+    fn a_class_that_matches_nothing() {
+        let nested = "[^".repeat(510) + "\x00-\u{7f}\u{80}";
+        assert_eq!(super::one(nested.as_bytes(), b'[').1, nested.len());
+        assert_eq!(Pattern::new(nested.as_bytes()).end, 1);
     }
 
     /// What takes exponential time in matchers that recurse at each star.

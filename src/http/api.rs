@@ -31,7 +31,9 @@ use super::{Asked, Came, HttpRequest, Serving, ask, json, openapi, words};
 
 /// Requests that the broker's thread answers at one time; others wait.
 const REQUESTS_MAX: usize = 32;
-/// Answers with messages in them at one time; the place is kept until the client has taken all.
+/// Requests for messages that the broker's thread answers at one time.
+const SHOWN_MAX: usize = 4;
+/// Large answers at one time; the place is kept until the client has taken all.
 const LARGE_MAX: usize = 2;
 /// Time that a request waits for a place of these.
 const PLACE_WITHIN: Duration = Duration::from_secs(5);
@@ -45,13 +47,14 @@ const UNKNOWN_BYTES_MAX: usize = 16 * 1024;
 /// The places of requests.
 pub struct Places {
     all: Arc<Semaphore>,
+    shown: Arc<Semaphore>,
     large: Arc<Semaphore>,
 }
 
 impl Default for Places {
     fn default() -> Self {
         let places = |count| Arc::new(Semaphore::new(count));
-        Self { all: places(REQUESTS_MAX), large: places(LARGE_MAX) }
+        Self { all: places(REQUESTS_MAX), shown: places(SHOWN_MAX), large: places(LARGE_MAX) }
     }
 }
 
@@ -189,18 +192,26 @@ async fn call(
     wants: Wants,
     changes: bool,
 ) -> Result<Done, Problem> {
-    let place = place(&asked.places.all).await?;
+    // A scrape is not in line behind what others ask.
+    let place = match &wants {
+        Wants::Metrics => None,
+        Wants::Entry | Wants::Command(_) => Some(place(&asked.places.all).await?),
+    };
     let from = came.from;
     let question = |reply| HttpRequest::Run(Ask { from, login, wants }, reply);
     let done = ask(&asked.requests, question, WITHIN).await;
     drop(place);
     let done = done.map_err(|why| {
         // It may have begun.
-        let code = if changes && why == super::LATE { "UNCERTAIN" } else { "UNAVAILABLE" };
-        Problem::of(format!("{code} {why}"))
+        unanswered(changes && [super::LATE, super::LOST].contains(&why), why)
     })?;
     tokio::time::sleep(done.wait).await;
     Ok(done)
+}
+
+fn unanswered(may_be_applied: bool, why: &str) -> Problem {
+    let code = if may_be_applied { "UNCERTAIN" } else { "UNAVAILABLE" };
+    Problem::of(format!("{code} {why}"))
 }
 
 async fn place(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Problem> {
@@ -217,26 +228,32 @@ async fn run(
     came: &Came,
 ) -> Result<Response<Body>, Problem> {
     let shows = |spec: &Spec| spec.categories.has(Category::Payload);
-    let large = match words::spec(route).is_some_and(shows) {
-        true => Some(place(&asked.places.large).await?),
+    let shown = match words::spec(route).is_some_and(shows) {
+        true => {
+            // Who guesses passwords waits outside.
+            let_in(asked, came, login.clone(), Wants::Entry).await?;
+            Some(place(&asked.places.shown).await?)
+        }
         false => None,
     };
     let changes = route.method != Method::GET;
     let done = call(asked, came, login, Wants::Command(words), changes).await?;
     let close = done.close;
+    let mut large = None;
     let answer = if done.reply.payload_bytes() > LARGE {
+        // Whoever holds these is slow, and closed before long.
+        large = Arc::clone(&asked.places.large).acquire_owned().await.ok();
         // `/readyz` does not wait for this.
         let made = tokio::task::spawn_blocking(move || made(route.answer, done.reply));
-        let lost = || Problem::of("UNAVAILABLE the broker is stopping".to_owned());
-        made.await.map_err(|_| lost())?
+        made.await.map_err(|_| unanswered(changes, super::LOST))?
     } else {
         made(route.answer, done.reply)
     };
+    drop(shown);
     let mut response = match answer {
         Ok((status, bytes)) => {
-            let is_large = bytes.len() > LARGE;
             let body = Body::from(Bytes::from(bytes));
-            let body = match large.filter(|_| is_large) {
+            let body = match large {
                 Some(place) => body.holding(place),
                 None => body,
             };

@@ -56,13 +56,26 @@ pub fn write(reply: &Reply, out: &mut Vec<u8>) {
 }
 
 fn field((key, reply): &(Reply, Reply), out: &mut Vec<u8>) {
+    let key = name(key, out);
+    match reply {
+        Reply::Bulk(bytes) if PAYLOADS.contains(&key) => value(bytes, true, out),
+        // The names of headers are the user's.
+        Reply::Map(headers) if key == b"headers" => list(headers, header, (b'{', b'}'), out),
+        reply => write(reply, out),
+    }
+}
+
+fn header((key, content): &(Reply, Reply), out: &mut Vec<u8>) {
+    name(key, out);
+    write(content, out);
+}
+
+/// The name of a field, and its bytes.
+fn name<'a>(key: &'a Reply, out: &mut Vec<u8>) -> &'a [u8] {
     let key: &[u8] = if let Reply::Bulk(key) = key { key } else { b"" };
     string(&String::from_utf8_lossy(key), out);
     out.push(b':');
-    match reply {
-        Reply::Bulk(bytes) if PAYLOADS.contains(&key) => value(bytes, true, out),
-        reply => write(reply, out),
-    }
+    key
 }
 
 fn list<T>(
@@ -160,6 +173,10 @@ mod tests {
                 r#"{"member":{"base64":"AA=="},"name":{"base64":"AA=="}}"#,
             ),
             (Reply::map([("payload", Reply::Null)]), r#"{"payload":null}"#),
+            (
+                Reply::map([("headers", Reply::map([("payload", bulk(b"p"))]))]),
+                r#"{"headers":{"payload":"p"}}"#,
+            ),
             (Reply::Map(headers), "{\"\u{fffd}\\\"n\":{\"base64\":\"/w==\"}}"),
             (Reply::Array(vec![Reply::Integer(1), Reply::Array(vec![])]), "[1,[]]"),
         ];

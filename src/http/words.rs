@@ -122,11 +122,11 @@ fn all_queues(route: &Route, words: &Words) -> Option<Wrong> {
     })
 }
 
-/// Says if the command has this word for something else than a name.
-fn is_option(route: &Route, given: &[u8]) -> bool {
+/// The words that the command has for something else than a name.
+fn options(route: &Route) -> Vec<&'static [u8]> {
     let usage = spec(route).map_or("", |spec| spec.usage);
-    let mut words = usage.split(|letter: char| !letter.is_ascii_uppercase());
-    words.any(|word| word.len() > 1 && word.as_bytes().eq_ignore_ascii_case(given))
+    let words = usage.split(|letter: char| !letter.is_ascii_uppercase());
+    words.filter(|word| word.len() > 1).map(str::as_bytes).collect()
 }
 
 fn parameter(route: &Route, word: &Word, value: Value, words: &mut Words) -> Result<(), Wrong> {
@@ -158,11 +158,12 @@ fn parameter(route: &Route, word: &Word, value: Value, words: &mut Words) -> Res
             let Some(values) = value.as_array().filter(|values| !values.is_empty()) else {
                 return must("an array that is not empty");
             };
+            let options = options(route);
             for value in values {
                 let given = scalar(name, word.kind, value)?;
                 // Among others MATCH would choose all that match the next one.
                 let alone = values.len() == 1 && word.kind == Kind::Blob;
-                if !alone && is_option(route, &given) {
+                if !alone && options.iter().any(|option| option.eq_ignore_ascii_case(&given)) {
                     let given = Shown(&given);
                     return must(&format!("names only, and {given} is a word of the command"));
                 }

@@ -23,6 +23,14 @@ pub const SMALL: usize = 16 * 1024;
 /// time, and the further ones only hide the round trip.
 const PERMITS_MAX: usize = 4;
 
+/// What may be large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Large {
+    Messages,
+    /// A search goes on for long, so those have a permit apart.
+    Search,
+}
+
 /// The limit and the bytes that count towards it, shared by all connections.
 #[derive(Debug)]
 pub struct Memory {
@@ -35,6 +43,7 @@ pub struct Memory {
     /// Notified when the limit was reached, or a command began to wait for a permit.
     filled: Notify,
     permits: Arc<Semaphore>,
+    searches: Arc<Semaphore>,
     /// Commands that wait for a permit.
     waiting: Cell<usize>,
 }
@@ -58,6 +67,7 @@ impl Memory {
             freed: Notify::new(),
             filled: Notify::new(),
             permits: Arc::new(Semaphore::new((limit / reply_max).clamp(1, PERMITS_MAX))),
+            searches: Arc::new(Semaphore::new(1)),
             waiting: Cell::new(0),
         })
     }
@@ -77,12 +87,16 @@ impl Memory {
 
     /// A permit for a large reply, given in the order of the requests; none if none is free within
     /// `at_most`. Safe to cancel.
-    pub async fn permit(&self, at_most: Duration) -> Option<Permit> {
-        if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
+    pub async fn permit(&self, large: Large, at_most: Duration) -> Option<Permit> {
+        let permits = match large {
+            Large::Messages => &self.permits,
+            Large::Search => &self.searches,
+        };
+        if let Ok(permit) = Arc::clone(permits).try_acquire_owned() {
             return Some(permit);
         }
         let _waiting = Waiting::new(self);
-        let permit = Arc::clone(&self.permits).acquire_owned();
+        let permit = Arc::clone(permits).acquire_owned();
         tokio::time::timeout(at_most, permit).await.ok()?.ok()
     }
 }

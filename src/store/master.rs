@@ -268,7 +268,7 @@ impl Master {
         if restarted {
             watched.confirmed(&at, within).await?;
         }
-        if watched.holds_for_down() {
+        if watched.holds_for_down(&at) {
             watched.asks.add();
             return Err(format!(
                 "the Sentinels hold {at} for down: it is used again when they do not, or name \
@@ -345,6 +345,14 @@ impl Master {
     /// Takes up the best that was said, if it is better than what is known.
     fn choose(&self) {
         let Some(watched) = &self.watched else { return };
+        if let Some(epoch) = self.place.borrow().as_ref().and_then(|at| watched.counts_anew(at)) {
+            let before = watched.epoch.replace(epoch);
+            tracing::info!(
+                epoch,
+                before,
+                "all Sentinels count the masters anew, and name this one"
+            );
+        }
         let Some(best) = watched.best() else { return };
         let known = self.place.borrow().is_some();
         let is_better =
@@ -439,6 +447,15 @@ impl Watched {
         })
     }
 
+    /// The highest epoch, where every Sentinel names the known place by a lower one than the known,
+    /// as after `SENTINEL REMOVE` and `MONITOR` at all of them.
+    fn counts_anew(&self, known: &Place) -> Option<u64> {
+        let said: Vec<Said> = self.said().map(|(_, said)| said).collect();
+        let lower = |said: &Said| said.place == *known && said.epoch < self.epoch.get();
+        let all = said.len() == self.sentinels.len() && said.iter().all(lower);
+        said.iter().map(|said| said.epoch).max().filter(|_| all)
+    }
+
     /// Most have answered, or whoever has not had its time. A single one may be behind.
     fn is_heard_out(&self) -> bool {
         let all = self.sentinels.len();
@@ -454,16 +471,16 @@ impl Watched {
         }
     }
 
-    /// They agree on it, or half of those that can be asked say so.
-    fn holds_for_down(&self) -> bool {
-        let epoch = self.epoch.get();
+    /// They agree on it, or half of those that name this place say so.
+    fn holds_for_down(&self, at: &Place) -> bool {
         let current: Vec<Said> =
-            self.said().map(|(_, said)| said).filter(|said| said.epoch == epoch).collect();
+            self.said().map(|(_, said)| said).filter(|said| said.place == *at).collect();
         let down = current.iter().filter(|said| said.down).count();
         current.iter().any(|said| said.given_up) || (down > 0 && 2 * down >= current.len())
     }
 
-    /// Waits until all that can be asked have answered again, or one has and the time is up.
+    /// Waits until all that can be asked have answered again, or the time is up; one of them has to
+    /// name this place still.
     async fn confirmed(&self, at: &Place, within: Duration) -> Result<(), String> {
         let since = Instant::now();
         self.asks.add();
@@ -474,11 +491,11 @@ impl Watched {
         };
         // One that hangs is not waited for.
         let _ = timeout(within.min(FIRST_WITHIN), all).await;
-        match self.said().any(|(asked, _)| asked >= since) {
+        match self.said().any(|(asked, said)| asked >= since && said.place == *at) {
             true => Ok(()),
-            false => Err(format!(
-                "{at} has restarted, and no Sentinel says whether it is the master still"
-            )),
+            false => {
+                Err(format!("{at} has restarted, and no Sentinel says that it is the master still"))
+            }
         }
     }
 }
@@ -533,7 +550,7 @@ mod tests {
     #[tokio::test]
     async fn who_is_believed() {
         #[rustfmt::skip]
-        let rows: [(&[(usize, u64, u16)], u16); 8] = [
+        let rows: [(&[(usize, u64, u16)], u16); 10] = [
             (&[], 0),
             (&[(0, 0, 1)], 0),
             (&[(0, 0, 1), (1, 0, 1)], 1),
@@ -544,6 +561,9 @@ mod tests {
             (&[(0, 1, 2), (1, 1, 2), (2, 0, 1), (0, 0, 1), (1, 0, 1)], 2),
             (&[(0, 1, 2), (1, 1, 2), (2, 1, 3), (2, 1, 3)], 2),
             (&[(0, 1, 2), (1, 1, 2), (2, 2, 1), (0, 3, 2)], 2),
+            // All began to count anew at the same place, and then not all.
+            (&[(0, 3, 2), (1, 3, 2), (2, 3, 2), (0, 0, 2), (1, 0, 2), (2, 0, 2), (1, 1, 1)], 1),
+            (&[(0, 3, 2), (1, 3, 2), (2, 3, 2), (0, 0, 2), (1, 0, 2), (2, 1, 1)], 2),
         ];
         for (words, port) in rows {
             run(async {
@@ -613,6 +633,8 @@ mod tests {
             for (doubt, admitted) in [
                 (Said { given_up: true, ..said(0, 1) }, false),
                 (Said { down: true, ..said(0, 1) }, false),
+                // Of another place it says nothing about this one, by whichever epoch.
+                (said(0, 2), false),
                 (said(0, 1), true),
             ] {
                 let (answering, shown) = (master.clone(), format!("{doubt:?}"));

@@ -15,6 +15,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::config::Place;
+use crate::domain::queue::Cut;
 use crate::resp::peer::encode;
 use crate::store::backend::Login;
 use crate::store::link::{Connect, Connected, Peer, cause, client_name, next, words};
@@ -33,6 +34,8 @@ const WAIT_MAX: Duration = Duration::from_secs(2);
 const LASTED: Duration = Duration::from_secs(5);
 /// Of one reply: that about a master has less than 2 KiB.
 const REPLY_BYTES_MAX: usize = 64 << 10;
+/// Of a name of DNS.
+const HOST_BYTES_MAX: usize = 255;
 /// The master is another one; the Sentinel that leads the failover knows sooner.
 const NEWS: [&str; 3] = ["SUBSCRIBE", "+switch-master", "+promoted-slave"];
 /// Flags of a master that the Sentinels have given up, or are about to.
@@ -56,9 +59,16 @@ pub(super) async fn watch(master: Rc<Master>, at: usize, login: Login, within: D
 /// Goes on until that fails: gives the reason.
 async fn attend(master: &Rc<Master>, at: usize, login: &Login, within: Duration) -> String {
     let Some((name, place)) = master.sentinel(at) else { return String::new() };
+    let connected = async {
+        let asking = connect("sentinel", place, login, within).await?;
+        Ok((asking, connect("sentinel-news", place, login, within).await?))
+    };
+    let (mut asking, mut news) = match connected.await {
+        Ok(connected) => connected,
+        // In words already.
+        Err(why) => return why,
+    };
     let asks = async {
-        let mut asking = connect("sentinel", place, login, within).await?;
-        let mut news = connect("sentinel-news", place, login, within).await?;
         send(&mut news, &[&NEWS]).await?;
         if let BytesFrame::SimpleError { data, .. } = reply(&mut news).await? {
             return Err(format!("it refuses {}: {data}", NEWS.join(" ")));
@@ -156,9 +166,14 @@ fn said(about: &BytesFrame, address: &BytesFrame, name: &str, tls: bool) -> Resu
     let [host, port] = &address[..] else {
         return Err(unknown(name));
     };
-    let place = port.parse().ok().filter(|port| *port > 0 && !host.is_empty());
+    let is_host = (1..=HOST_BYTES_MAX).contains(&host.len())
+        && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:%".contains(&byte));
+    let place = port.parse().ok().filter(|port| *port > 0 && is_host);
     let place = place.map(|port| Place::Tcp { host: host.clone(), port, tls });
-    let place = place.ok_or_else(|| format!("it names '{host}:{port}', which is no address"))?;
+    let place = place.ok_or_else(|| {
+        let (host, port) = (Cut(host.as_bytes()), Cut(port.as_bytes()));
+        format!("it names '{host}:{port}', which is no address")
+    })?;
     // Of the old master, while the Sentinel replaces it.
     let is_about = field("ip") == Some(host.as_str()) && field("port") == Some(port.as_str());
     let flags: Vec<&str> =
@@ -264,6 +279,7 @@ mod tests {
             (good.clone(), array(&["h", "0"]), "'h:0', which is no address"),
             (good.clone(), array(&["", "1"]), "':1', which is no address"),
             (good.clone(), array(&["h", "99999"]), "which is no address"),
+            (good.clone(), array(&["h\n# TYPE x", "1"]), "which is no address"),
             (good, array(&["h", "1", "x"]), "knows no master"),
         ] {
             let why = said(&about, &address, "m", false).unwrap_err();

@@ -21,7 +21,7 @@ pub const SPEC: Spec = Spec {
     usage: "queue [MATCH pattern] [FROM from] [TO to] [COUNT n] [CURSOR c] [DECODE]",
     summary: "Searches the pending messages by payload",
     args: 1..=12,
-    kind: Kind::Messages,
+    kind: Kind::Search,
     categories: Categories::of(&[Category::Read, Category::Payload]),
     ..Spec::reading(parse)
 };
