@@ -36,6 +36,12 @@ if stored == '' and now_us / 1000 - tonumber(ARGV[2]) > stepped_ms then
 end
 if stored ~= '' and (not last or last > number) then return { now_us, 'SETTLED' } end
 -- DEL frees, so the SET is let through even out of memory.
-redis.call('DEL', KEYS[1])
+local freed = redis.pcall('DEL', KEYS[1])
+if type(freed) ~= 'number' then
+  -- A master that was just promoted may have too few replicas to write (NOREPLICAS). A call refuses
+  -- itself behind its `valid_until`, so nothing has to be kept for that.
+  local is_late = now_us / 1000 > tonumber(ARGV[2])
+  return is_late and string.find(freed.err, 'NOREPLICAS', 1, true) and { now_us, 'NOT' } or freed
+end
 redis.call('SET', KEYS[1], ARGV[1], 'EX', Call.expiry_s)
 return { now_us, 'NOT' }

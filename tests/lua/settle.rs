@@ -1,6 +1,7 @@
 //! settle.lua, node.lua, and the guard they share the call key with.
 
 use crate::bench::Bench;
+use crate::support::redis::Redis;
 use crate::support::resp::Value;
 
 #[test]
@@ -131,6 +132,20 @@ fn a_settlement_behind_a_step() {
     bench.number = 6;
     assert_eq!(bench.run("pause 0"), "OK");
     assert_eq!(bench.run_until("settle 6", &stepped), "APPLIED OK", "it is there");
+}
+
+/// A master that may not write tells all the same what was not applied, once that is sure.
+#[test]
+fn without_enough_replicas() {
+    let redis = Redis::spawn(&[]);
+    let mut bench = Bench::on(&redis, "");
+    assert_eq!(bench.run("settle 0"), "NOT");
+    assert_eq!(bench.redis("CONFIG SET min-replicas-to-write 1").text(), "OK");
+    let soon_ms = (bench.now_us / 1000 + 60_000).to_string();
+    let refused = bench.run_until("settle 5", &soon_ms);
+    assert!(refused.contains("NOREPLICAS"), "it may still come: {refused}");
+    let before_ms = (bench.now_us / 1000 - 1).to_string();
+    assert_eq!(bench.run_until("settle 5", &before_ms), "NOT");
 }
 
 #[test]
