@@ -1,7 +1,7 @@
 """A listener of one language, started four times: listeners.py COMMAND...
 
-The listener has 4 places and a lease of 1.5 s. Its handler says when it begins and ends, takes
-4 seconds where the payload begins with `slow`, and fails once where it begins with `fail`.
+The listener has 4 places and a lease of 4 s. Its handler says when it begins and ends, takes
+6 seconds where the payload begins with `slow`, and fails once where it begins with `fail`.
 Environment and steps: README.md beside this.
 """
 

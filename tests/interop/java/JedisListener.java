@@ -173,7 +173,7 @@ final class JedisListener {
     int port = Integer.parseInt(System.getenv("BROKER_PORT"));
     var listener = new JedisListener("localhost", port);
     String queue = System.getenv("QUEUE");
-    listener.register(new Queue(queue, Work::onMessage, Work::onError, 4, 1500));
+    listener.register(new Queue(queue, Work::onMessage, Work::onError, 4, 4000));
     Runtime.getRuntime().addShutdownHook(new Thread(() -> {
       listener.stopping = true;
       System.out.println("stopping");

@@ -183,7 +183,7 @@ final class LettuceListener {
     int port = Integer.parseInt(System.getenv("BROKER_PORT"));
     var listener = new LettuceListener("localhost", port);
     String queue = System.getenv("QUEUE");
-    listener.register(new Queue(queue, Work::onMessage, Work::onError, 4, 1500));
+    listener.register(new Queue(queue, Work::onMessage, Work::onError, 4, 4000));
     Runtime.getRuntime().addShutdownHook(new Thread(() -> {
       listener.stopping = true;
       System.out.println("stopping");

@@ -90,7 +90,7 @@ const fields = (flat) =>
 async function onMessage(bytes, attempt) {
   const payload = String(bytes);
   console.log(`begins ${payload} ${attempt}`);
-  await sleep(payload.startsWith("slow") ? 4000 : 20);
+  await sleep(payload.startsWith("slow") ? 6000 : 20);
   if (payload.startsWith("fail") && attempt === 1) throw new Error("not yet");
   console.log(`ends ${payload} ${attempt}`);
 }
@@ -98,7 +98,7 @@ async function onMessage(bytes, attempt) {
 const { QUEUE, BROKER_PORT } = process.env;
 const listener = new Listener({ port: Number(BROKER_PORT) });
 const onError = (error, payload = "-") => console.log(`fails ${payload} ${error}`);
-listener.register(QUEUE, onMessage, onError, { places: 4, leaseMs: 1500 });
+listener.register(QUEUE, onMessage, onError, { places: 4, leaseMs: 4000 });
 process.on("SIGTERM", () => {
   const stopped = listener.stop();
   console.log("stopping");

@@ -93,7 +93,7 @@ class Listener:
 def on_message(payload, attempt):
     payload = payload.decode()
     print(f"begins {payload} {attempt}\n", end="", flush=True)
-    time.sleep(4 if payload.startswith("slow") else 0.02)
+    time.sleep(6 if payload.startswith("slow") else 0.02)
     if payload.startswith("fail") and attempt == 1:
         raise ValueError("not yet")
     print(f"ends {payload} {attempt}\n", end="", flush=True)
@@ -107,7 +107,7 @@ if __name__ == "__main__":
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     listener = Listener(port=int(os.environ["BROKER_PORT"]))
-    listener.register(os.environ["QUEUE"], on_message, on_error, places=4, lease_ms=1_500)
+    listener.register(os.environ["QUEUE"], on_message, on_error, places=4, lease_ms=4_000)
     listener.start()
     ended.wait()
     listener.stopping.set()

@@ -151,7 +151,7 @@ func (l *Listener) send(queue Queue, command, receipt string, options ...any) bo
 
 func main() {
 	listener := NewListener(&redis.Options{Addr: "localhost:" + os.Getenv("BROKER_PORT")})
-	listener.Register(Queue{os.Getenv("QUEUE"), onMessage, onError, 4, 1500 * time.Millisecond})
+	listener.Register(Queue{os.Getenv("QUEUE"), onMessage, onError, 4, 4 * time.Second})
 	terminated := make(chan os.Signal, 1)
 	signal.Notify(terminated, syscall.SIGTERM)
 	listener.Start()
@@ -167,7 +167,7 @@ func onMessage(message Message) error {
 	fmt.Println("begins", message.Payload, message.Attempt)
 	pause := 20 * time.Millisecond
 	if strings.HasPrefix(message.Payload, "slow") {
-		pause = 4 * time.Second
+		pause = 6 * time.Second
 	}
 	time.Sleep(pause)
 	if strings.HasPrefix(message.Payload, "fail") && message.Attempt == 1 {
