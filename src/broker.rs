@@ -35,6 +35,7 @@ use crate::store::master::Master;
 pub use crate::store::offers::FirstInLine;
 use crate::store::offers::Offers;
 use crate::store::redis::Subscription;
+pub use crate::store::settles::{SettleLine, Settlement};
 
 mod activity;
 mod audited;

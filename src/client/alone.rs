@@ -201,7 +201,7 @@ impl Alone {
                 broker.offers().flush();
                 command::answer_alone(&ticket, form).await
             }
-            Run::Later(reply) => {
+            Run::Later(reply) | Run::Settled(_, reply) => {
                 let (memory, at_most) = (Rc::clone(&broker.memory), settings.reply_timeout);
                 // The permit ends here: the thread of HTTP has a bound of its own for replies.
                 call::with_permit(reply, index, memory, at_most).await.reply

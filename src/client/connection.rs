@@ -3,12 +3,13 @@
 //! ```text
 //! read buffer -> request -> command -> | ready, encoded        | -> write buffer
 //!                                      | ticket of a batch     |
-//!                                      | a call (one at most)  |
+//!                                      | a call                |
 //! ```
 //!
 //! Replies to come stand in a bounded FIFO, each in the protocol it was asked in. Offers and local
 //! commands go on past each other; a call to the store starts when everything before it is
-//! answered, and nothing after it is run until it is. Everything is bounded: at a bound the
+//! answered, and nothing after it is run until it is, but for [settlements](super::call) that go
+//! together. Everything is bounded: at a bound the
 //! connection stops reading, and TCP pushes back. So is what is done at a time, before the others
 //! have their turn. Every request that was read gets its reply, also while the broker stops.
 //!
@@ -21,14 +22,14 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Instant;
 
-use futures_util::future::{FutureExt, LocalBoxFuture, OptionFuture};
+use futures_util::future::{FutureExt, LocalBoxFuture, OptionFuture, ready};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 
 use crate::broker::{Broker, FirstInLine, Ticket, Unsent};
 use crate::client::buffer::Buffer;
-use crate::client::call::{self, Answered, Call};
+use crate::client::call::{self, Answered, Call, Calls};
 use crate::client::deadline::{Progress, Waiting};
 use crate::client::replies::Replies;
 use crate::client::settings::Settings;
@@ -87,7 +88,7 @@ pub struct Connection {
     reader: RequestReader,
     input: Buffer,
     replies: Replies,
-    call: Option<Call>,
+    calls: Calls,
     output: Buffer,
     unsent: UnsentReplies,
     /// TLS may hold some of what was written.
@@ -123,7 +124,7 @@ impl Connection {
             session,
             input: Buffer::default(),
             replies: Replies::default(),
-            call: None,
+            calls: Calls::default(),
             output: Buffer::default(),
             unsent: UnsentReplies::default(),
             unflushed: false,
@@ -143,20 +144,22 @@ impl Connection {
     pub async fn run<S: AsyncRead + AsyncWrite>(mut self, stream: S, stop: CancellationToken) {
         self.serve(stream, stop).await;
         self.unsent.written_to(self.output.start());
-        if let Some((call, _counted)) = self.left() {
-            call.await;
+        if let Some((calls, _counted)) = self.left() {
+            calls.end().await;
         }
     }
 
-    /// What outlives a client that left: its call, and where this still counts. All else is given
+    /// What outlives a client that left: its calls, and where this still counts. All else is given
     /// back.
-    fn left(self) -> Option<(impl Future, impl Sized)> {
-        let Self { call, mut share, mut registered, .. } = self;
-        let call = call?;
-        call.stop_waiting();
-        share.set(call.bytes);
+    fn left(self) -> Option<(Calls, impl Sized)> {
+        let Self { calls, mut share, mut registered, .. } = self;
+        if calls.is_empty() {
+            return None;
+        }
+        calls.stop_waiting();
+        share.set(calls.held());
         registered.leave();
-        Some((call.reply, (share, registered)))
+        Some((calls, (share, registered)))
     }
 
     async fn serve<S: AsyncRead + AsyncWrite>(&mut self, stream: S, stop: CancellationToken) {
@@ -189,8 +192,8 @@ impl Connection {
             if ends && all_read {
                 self.waits = Waits::End;
             }
-            if ends && let Some(call) = &self.call {
-                call.stop_waiting();
+            if ends {
+                self.calls.stop_waiting();
             }
             if self.output.bytes.len() > self.settings.output_bytes_max + OUTPUT_HIGH {
                 tracing::debug!(
@@ -223,10 +226,10 @@ impl Connection {
                 self.make_room();
             }
             let deadline = self.cut_off_at(reads);
-            client.unanswered.set(self.replies.len() + usize::from(self.call.is_some()));
+            client.unanswered.set(self.replies.len() + self.calls.len());
             let stored = OptionFuture::from(self.replies.awaited().map(Ticket::done));
             let cut_off = OptionFuture::from(deadline.map(|at| sleep_until(at.into())));
-            let call = self.call.as_mut().filter(|_| self.replies.is_empty());
+            let before = !self.replies.is_empty();
             // Each arm is safe to cancel: what was read or written is in the buffers, and calls
             // and tickets go on where they were.
             tokio::select! {
@@ -235,7 +238,7 @@ impl Connection {
                 () = client.woken(), if self.waits != Waits::End => if client.is_killed() {
                     return;
                 },
-                answered = Call::answered(call) => self.answered(answered),
+                () = self.calls.answered(), if !before => self.answered(),
                 Some(()) = stored => self.progress.stored(Instant::now()),
                 Some(first) = OptionFuture::from(self.in_line.as_mut()) => {
                     (self.in_line, self.first, self.waits) = (None, first, Waits::Bytes);
@@ -290,8 +293,8 @@ impl Connection {
         if !Rc::ptr_eq(access, &self.session.access) {
             kept = self.session.set_access(access);
             // It waits for messages that its user may not take any more, perhaps.
-            if let Some(call) = self.call.as_ref().filter(|_| kept == Kept::User) {
-                call.stop_waiting();
+            if kept == Kept::User {
+                self.calls.stop_waiting();
             }
         }
         // A command that was begun is read to its end by the limits that it began with.
@@ -310,7 +313,7 @@ impl Connection {
     }
 
     fn awaits_answers(&self) -> bool {
-        !self.replies.is_empty() || self.call.is_some()
+        !self.replies.is_empty() || !self.calls.is_empty()
     }
 
     /// Whether it reads although nothing can be run. Of memory that is scarce it takes no more.
@@ -322,9 +325,8 @@ impl Connection {
 
     /// What its commands and their replies hold.
     fn held(&self) -> usize {
-        let call = self.call.as_ref().map_or(0, |call| call.bytes);
         let queued = self.session.held();
-        self.input.held() + self.output.held() + self.replies.held() + call + queued
+        self.input.held() + self.output.held() + self.replies.held() + self.calls.held() + queued
     }
 
     /// For the next read: as much as has come, and not as much as was announced.
@@ -364,6 +366,11 @@ impl Connection {
         let began = Instant::now();
         while self.waits == Waits::Bytes && self.takes_more() && !self.turn.is_over() {
             match self.reader.next(&mut self.input.bytes) {
+                // A call is under way.
+                Ok(Some(())) if !self.goes_together() => {
+                    self.waits = Waits::Replies;
+                    return false;
+                }
                 Ok(Some(())) if self.lacks_room() => {
                     let first = self.first.take();
                     self.in_line = Some(Box::pin(self.broker.offers().clone().room(first)));
@@ -382,12 +389,18 @@ impl Connection {
                 }
                 Err(error) => {
                     let reply = Reply::Error(format!("ERR Protocol error: {error}"));
-                    self.ready(&reply);
+                    self.ready(None, reply);
                     self.waits = Waits::End;
                 }
             }
         }
         false
+    }
+
+    /// Whether the request may be run beside the calls that are under way.
+    fn goes_together(&self) -> bool {
+        let settles = || self.session.is_settlement(self.reader.request(&self.input.bytes));
+        self.calls.is_empty() || (self.calls.take_more() && settles())
     }
 
     /// Whether the request is an offer, and has to wait for the next batch.
@@ -414,8 +427,7 @@ impl Connection {
             Run::Ready(reply) => {
                 ran = Ran::Now;
                 let reply = self.bounded(reply, protocol);
-                self.counts.count(index, &reply);
-                self.ready(&reply);
+                self.ready(index, reply);
                 self.set_request_limits();
             }
             Run::Offered(ticket, form) => {
@@ -430,17 +442,22 @@ impl Connection {
             }
             Run::Later(reply) => {
                 let (memory, at_most) = (self.share.memory(), self.settings.reply_timeout);
-                self.begin_call(index, call::with_permit(reply, index, memory, at_most), None);
+                let reply = call::with_permit(reply, index, memory, at_most);
+                self.begin(self.call(index, reply));
+            }
+            Run::Settled(line, reply) => {
+                let reply = Box::pin(reply.map(|reply| (reply, None).into()));
+                self.begin(Call { line: Some(line), ..self.call(index, reply) });
             }
             Run::Parked(handed, enough) => {
-                self.begin_call(index, Box::pin(handed.map(Answered::from)), Some(enough));
+                let reply = Box::pin(handed.map(Answered::from));
+                self.begin(Call { enough: Some(enough), ..self.call(index, reply) });
             }
             Run::Verified(then) => {
-                self.begin_call(index, Box::pin(then.map(Answered::from)), None);
+                self.begin(self.call(index, Box::pin(then.map(Answered::from))));
             }
             Run::Close(reply) => {
-                self.counts.count(index, &reply);
-                self.ready(&reply);
+                self.ready(index, reply);
                 self.waits = Waits::End;
             }
         }
@@ -448,20 +465,16 @@ impl Connection {
         ran
     }
 
-    fn begin_call(
-        &mut self,
-        index: CommandIndex,
-        reply: LocalBoxFuture<'static, Answered>,
-        enough: Option<CancellationToken>,
-    ) {
-        self.call = Some(Call {
-            reply,
-            protocol: self.session.caller.protocol,
-            index,
-            bytes: self.reader.request_bytes(),
-            enough,
-        });
-        self.waits = Waits::Replies;
+    /// The call of the request that is read.
+    fn call(&self, index: CommandIndex, reply: LocalBoxFuture<'static, Answered>) -> Call {
+        Call::new(reply, self.session.caller.protocol, index, self.reader.request_bytes())
+    }
+
+    fn begin(&mut self, call: Call) {
+        self.calls.begin(call);
+        if !self.calls.take_more() {
+            self.waits = Waits::Replies;
+        }
     }
 
     /// A client that is not authenticated may send little.
@@ -484,23 +497,26 @@ impl Connection {
         ))
     }
 
-    fn ready(&mut self, reply: &Reply) {
-        self.replies.ready(reply, self.session.caller.protocol, &mut self.output.bytes);
+    /// A reply that stands behind those of the calls before it.
+    fn ready(&mut self, index: CommandIndex, reply: Reply) {
+        if !self.calls.is_empty() {
+            return self.begin(self.call(index, Box::pin(ready((reply, None).into()))));
+        }
+        self.counts.count(index, &reply);
+        self.replies.ready(&reply, self.session.caller.protocol, &mut self.output.bytes);
     }
 
-    /// The call under way has its reply.
-    fn answered(&mut self, answered: Answered) {
-        let Answered { reply, permit, unsent, then } = answered;
+    /// The first of the calls under way have their replies.
+    fn answered(&mut self) {
         self.progress.held_up_until(Instant::now());
-        self.share.keep(permit);
-        if let Some(then) = then {
-            if let Some(call) = self.call.take() {
+        while let Some((call, answered)) = self.calls.next_answered() {
+            let Answered { reply, permit, unsent, then } = answered;
+            self.share.keep(permit);
+            if let Some(then) = then {
                 let run = then(&mut self.session);
                 self.go_on(call.index, run);
+                continue;
             }
-            return;
-        }
-        if let Some(call) = self.call.take() {
             let reply = self.bounded(reply, call.protocol);
             self.counts.count(call.index, &reply);
             // One that is too large is not sent, so its messages go back.

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use futures_util::future::{FutureExt, LocalBoxFuture};
 use tokio_util::sync::CancellationToken;
 
-use crate::broker::{Broker, Effect, StoreError, Ticket, Unsent};
+use crate::broker::{Broker, Effect, SettleLine, StoreError, Ticket, Unsent};
 use crate::peers::memory::Large;
 use crate::resp::{Reply, Request};
 
@@ -148,7 +148,10 @@ pub enum Run {
     Executed(Executed),
     /// To be started when everything before it is answered, and awaited before what comes after.
     Later(LocalBoxFuture<'static, Reply>),
-    /// The same, but it may wait for something, as BLPOP does, until it has waited long enough:
+    /// The same, but settlements of one line that follow one another share calls of the store: they
+    /// are started together, and count in their order.
+    Settled(SettleLine, LocalBoxFuture<'static, Reply>),
+    /// The same as `Later`, but it may wait for something, as BLPOP does, until it has waited long enough:
     /// the client wants nothing more, or the broker stops.
     Parked(LocalBoxFuture<'static, Handed>, CancellationToken),
     /// A password is verified; then the session goes on as that says, and only then what comes
@@ -227,6 +230,12 @@ impl Session {
             None => !is_exec,
         }
     }
+
+    /// True if the request would settle messages now.
+    pub fn is_settlement(&self, request: Request<'_>) -> bool {
+        let found = lookup(request.get(0).unwrap_or_default());
+        self.transaction.is_none() && found.is_some_and(|(_, spec)| spec.kind == Kind::Settle)
+    }
 }
 
 /// The command of a request, if it goes into a batch.
@@ -240,7 +249,7 @@ pub fn large_reply(index: CommandIndex) -> Option<Large> {
     match TABLE.get(index?)?.kind {
         Kind::Messages => Some(Large::Messages),
         Kind::Search => Some(Large::Search),
-        Kind::Local | Kind::Offer | Kind::Store => None,
+        Kind::Local | Kind::Offer | Kind::Store | Kind::Settle => None,
     }
 }
 
@@ -288,6 +297,7 @@ impl Run {
             Self::Offered(ticket, _) => Self::Offered(ticket, ReplyForm::Nothing),
             Self::Executed(executed) => Self::Executed(Executed { silent: true, ..executed }),
             Self::Later(reply) => Self::Later(unheard(reply)),
+            Self::Settled(line, reply) => Self::Settled(line, unheard(reply)),
             // What it takes goes back.
             Self::Parked(handed, enough) => {
                 Self::Parked(Box::pin(handed.map(|_| (Reply::Nothing, None))), enough)
@@ -311,13 +321,30 @@ fn later<T: 'static>(
     call: impl AsyncFnOnce(&Broker) -> Result<T, StoreError> + 'static,
     reply: impl FnOnce(T) -> Reply + 'static,
 ) -> Run {
+    Run::Later(called(broker, call, reply))
+}
+
+/// The same for receipts of messages.
+fn settled(
+    line: SettleLine,
+    broker: &Rc<Broker>,
+    call: impl AsyncFnOnce(&Broker) -> Result<u64, StoreError> + 'static,
+) -> Run {
+    Run::Settled(line, called(broker, call, Reply::count))
+}
+
+fn called<T: 'static>(
+    broker: &Rc<Broker>,
+    call: impl AsyncFnOnce(&Broker) -> Result<T, StoreError> + 'static,
+    reply: impl FnOnce(T) -> Reply + 'static,
+) -> LocalBoxFuture<'static, Reply> {
     let broker = Rc::clone(broker);
-    Run::Later(Box::pin(async move {
+    Box::pin(async move {
         match call(&broker).await {
             Ok(value) => reply(value),
             Err(error) => Failure::from(error).into(),
         }
-    }))
+    })
 }
 
 /// The same for a command that an operator may ask about later: a line of the log names the client.

@@ -46,6 +46,8 @@ pub enum Kind {
     Offer,
     /// Runs when all before it are answered.
     Store,
+    /// The same, but for others of its kind: those that settle in one way are made together.
+    Settle,
     /// The same, and its reply holds messages: it may be as large as `limits.reply_bytes_max`.
     Messages,
     /// The same, and it takes its time: no other command waits for it.

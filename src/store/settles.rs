@@ -64,19 +64,20 @@ struct Group {
     answer: Answer,
 }
 
-type Line = (QueueName, Settlement);
+/// A queue, and what becomes of its messages.
+pub type SettleLine = (QueueName, Settlement);
 
 /// Groups that wait for the next call, oldest first. A line is there while a call of it is under
 /// way.
 #[derive(Default)]
 pub(super) struct Settles {
-    lines: RefCell<HashMap<Line, VecDeque<Group>>>,
+    lines: RefCell<HashMap<SettleLine, VecDeque<Group>>>,
     last: Cell<u64>,
 }
 
 impl Settles {
     /// True if no call of the line is under way; from then on one is.
-    fn begins(&self, line: &Line) -> bool {
+    fn begins(&self, line: &SettleLine) -> bool {
         let mut lines = self.lines.borrow_mut();
         let is_free = !lines.contains_key(line);
         if is_free {
@@ -86,7 +87,7 @@ impl Settles {
     }
 
     /// Puts receipts into a line; the number of the group.
-    fn put(&self, line: &Line, receipts: Vec<Receipt>, answer: Answer) -> u64 {
+    fn put(&self, line: &SettleLine, receipts: Vec<Receipt>, answer: Answer) -> u64 {
         let number = self.last.get() + 1;
         self.last.set(number);
         let (group, mut lines) = (Group { number, receipts, answer }, self.lines.borrow_mut());
@@ -95,7 +96,7 @@ impl Settles {
     }
 
     /// The groups of the next call. Without any the line is gone.
-    fn next(&self, line: &Line) -> Vec<Group> {
+    fn next(&self, line: &SettleLine) -> Vec<Group> {
         let (mut lines, mut receipts) = (self.lines.borrow_mut(), 0);
         let groups = lines.get_mut(line).map_or_else(Vec::new, |waiting| {
             let fit = waiting.iter().take_while(|group| {
@@ -113,7 +114,7 @@ impl Settles {
     }
 
     /// Takes a group back, unless it was sent.
-    fn withdraw(&self, line: &Line, number: u64) -> bool {
+    fn withdraw(&self, line: &SettleLine, number: u64) -> bool {
         let mut lines = self.lines.borrow_mut();
         let found = lines.get_mut(line).and_then(|waiting| {
             let at = waiting.binary_search_by_key(&number, |group| group.number).ok()?;
@@ -126,7 +127,7 @@ impl Settles {
 /// Whoever has come while a call was under way, when this is dropped.
 struct Others<'a> {
     store: &'a Rc<Store>,
-    line: &'a Line,
+    line: &'a SettleLine,
 }
 
 impl Drop for Others<'_> {
@@ -174,7 +175,7 @@ impl Store {
     }
 
     /// Makes the call of some groups, and those of a line until nothing waits there.
-    async fn settle_line(self: Rc<Self>, line: Line, mut groups: Vec<Group>) {
+    async fn settle_line(self: Rc<Self>, line: SettleLine, mut groups: Vec<Group>) {
         let (queue, how) = &line;
         let mut told: Vec<(Answer, _)> = Vec::new();
         while !groups.is_empty() {

@@ -24,7 +24,7 @@ async fn reply(line: &str, caller: &Caller, rules: &Rules, broker: &Rc<Broker>) 
     assert_eq!(reader.next(&mut line), Ok(Some(())));
     match run_alone(reader.request(&line), caller, rules, broker).1 {
         Run::Ready(reply) | Run::Close(reply) => reply,
-        Run::Later(reply) => reply.await,
+        Run::Later(reply) | Run::Settled(_, reply) => reply.await,
         Run::Parked(handed, _) => handed.await.0,
         Run::Offered(ticket, form) => {
             broker.offers().flush();

@@ -1,7 +1,8 @@
 //! Ten thousand commands in one write, replies in order; and what a command sees of those before
 //! it.
 
-use crate::peer::{check, shared};
+use crate::dq::take::{fields, peers, push, take};
+use crate::peer::{Place, check, shared};
 
 #[test]
 fn ten_thousand_offers() {
@@ -85,5 +86,48 @@ fn no_more_questions() {
         peer.sends("DQ.OFFER «q» 1h a\r\nDQ.SIZE «q»\r\nDQ.OFFER «q» 1h b\r\nPING\r\nDQ.OFF");
         peer.sends_end();
         peer.gets_end("$30\r\n«id»\r\n:1\r\n$30\r\n«id»\r\n+PONG\r\n");
+    }
+}
+
+/// Settlements in one write go together, and count in their order all the same.
+#[test]
+fn settlements_of_all_kinds() {
+    for mut peer in peers(shared()) {
+        let [a, b, c, d] = ["a", "b", "c", "d"].map(|payload| take(shared(), &mut peer, payload));
+        peer.sends(format!(
+            "DQ.ACK «q» {a}:1\r\nDQ.ACK «q» {a}:1\r\nDQ.ACK «q» {a}\r\nDQ.NACK «q» {b}:1 SILENT DELAY 1h\r\n\
+             DQ.NACK «q» {a}:1 SILENT DELAY 1h\r\nDQ.ACK «q» {b}:1\r\nDQ.ACK «q»x {c}:1\r\nDQ.ACK «q» {c}:1\r\n\
+             DQ.EXTEND «q» {c}:1 {d}:1\r\nCLIENT REPLY SKIP\r\nDQ.ACK «q» {d}:1\r\nDQ.ACK «q» {d}:1\r\nECHO e\r\n\
+             MULTI\r\nDQ.ACK «q» {d}:1\r\nDISCARD\r\nDQ.ACK «q» {d}:1\r\n*1\r\nx\r\n"
+        ));
+        peer.gets(":1\r\n:0\r\n");
+        peer.gets(&format!("-BADID receipt 1: receipt '{a}' «text»\r\n"));
+        peer.gets(":1\r\n:0\r\n:1\r\n:0\r\n:1\r\n:1\r\n:0\r\n$1\r\ne\r\n");
+        peer.gets("+OK\r\n«text»\r\n+OK\r\n:0\r\n");
+        peer.gets_end("-ERR Protocol error: expected '$', got 'x'\r\n");
+    }
+}
+
+/// A client that does not wait for each reply shares calls of Redis with itself.
+#[test]
+fn a_thousand_settlements_in_one_write() {
+    let place = Place::spawn(&[]);
+    let calls = || {
+        let stats = place.backing().call(&["INFO", "commandstats"]).unwrap().text();
+        let calls = stats.split("cmdstat_evalsha:calls=").nth(1).unwrap();
+        calls.split(',').next().unwrap().parse::<u32>().unwrap()
+    };
+    for mut peer in [place.peer(), place.peer3()] {
+        push(&place, &peer.queue, &["m"; 1_000]);
+        peer.sends("DQ.TAKE «q» COUNT 1000\r\n");
+        peer.gets("*1000\r\n");
+        let message = format!("«*12|%6»\r\n{}", fields("m", 1, 1));
+        let ack = |_| format!("DQ.ACK «q» {}:1\r\n", peer.gets(&message)[0]);
+        let acks: String = (0..1_000).map(ack).collect();
+        let before = calls();
+        peer.sends(acks);
+        peer.gets(&":1\r\n".repeat(1_000));
+        // Those of the scheduler are among them.
+        assert!(calls() - before < 500, "{} calls", calls() - before);
     }
 }

@@ -7,18 +7,18 @@
 
 use std::rc::Rc;
 
-use crate::broker::Broker;
+use crate::broker::{Broker, Settlement};
 use crate::domain::lease::Receipt;
 use crate::domain::queue::QueueName;
-use crate::resp::Reply;
 
-use crate::command::{Caller, Command, Flag, Flags, MANY, Run, Spec, later};
+use crate::command::{Caller, Command, Flag, Flags, Kind, MANY, Run, Spec, settled};
 
 pub const SPEC: Spec = Spec {
     name: "DQ.ACK",
     usage: "queue receipt [receipt ...]",
     summary: "Settles messages that were taken as done",
     args: 2..=MANY,
+    kind: Kind::Settle,
     flags: Flags::of(&[Flag::Write, Flag::Fast]),
     ..Spec::writing(|args| {
         Ok(Command::Ack(Ack { queue: args.queue()?, receipts: args.receipts(&[])? }))
@@ -34,6 +34,7 @@ pub struct Ack {
 impl Ack {
     pub fn run(self, caller: &Caller, broker: &Rc<Broker>) -> Run {
         let Self { queue, receipts } = self;
+        let line = (queue.clone(), Settlement::Ack);
         let tied = caller.tied.get().map(|tied| (Rc::clone(tied), receipts.clone()));
         let call = async move |broker: &Broker| {
             let acked = broker.queue(&queue).ack(receipts).await?;
@@ -42,7 +43,7 @@ impl Ack {
             }
             Ok(acked)
         };
-        later(broker, call, Reply::count)
+        settled(line, broker, call)
     }
 }
 

@@ -8,20 +8,20 @@
 
 use std::rc::Rc;
 
-use crate::broker::Broker;
+use crate::broker::{Broker, Settlement};
 use crate::domain::lease::Receipt;
 use crate::domain::queue::QueueName;
-use crate::resp::Reply;
 
 use crate::command::args::{ArgError, Args};
 use crate::command::dq::take::lease;
-use crate::command::{Caller, Command, Flag, Flags, MANY, Run, Spec, later};
+use crate::command::{Caller, Command, Flag, Flags, Kind, MANY, Run, Spec, settled};
 
 pub const SPEC: Spec = Spec {
     name: "DQ.EXTEND",
     usage: "queue receipt [receipt ...] [LEASE d]",
     summary: "Leases messages that were taken for longer",
     args: 2..=MANY,
+    kind: Kind::Settle,
     flags: Flags::of(&[Flag::Write, Flag::Fast]),
     ..Spec::writing(parse)
 };
@@ -43,6 +43,7 @@ fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
 impl Extend {
     pub fn run(self, caller: &Caller, broker: &Rc<Broker>) -> Run {
         let Self { queue, receipts, lease_ms } = self;
+        let line = (queue.clone(), Settlement::Extend { lease_ms });
         let tied = caller.tied.get().map(|tied| (Rc::clone(tied), receipts.clone()));
         let call = async move |broker: &Broker| {
             let extended = broker.queue(&queue).extend(receipts, lease_ms).await?;
@@ -51,7 +52,7 @@ impl Extend {
             }
             Ok(extended)
         };
-        later(broker, call, Reply::count)
+        settled(line, broker, call)
     }
 }
 

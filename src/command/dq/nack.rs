@@ -14,13 +14,13 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 
-use crate::broker::Broker;
+use crate::broker::{Broker, Settlement};
 use crate::domain::lease::{Nack as Mode, REASON_BYTES_MAX, Receipt};
 use crate::domain::queue::QueueName;
 use crate::resp::Reply;
 
 use crate::command::args::{ArgError, Args, is};
-use crate::command::{Caller, Command, Flag, Flags, MANY, Run, Spec, later};
+use crate::command::{Caller, Command, Flag, Flags, Kind, MANY, Run, Spec, later, settled};
 
 pub const SPEC: Spec = Spec {
     name: "DQ.NACK",
@@ -28,6 +28,7 @@ pub const SPEC: Spec = Spec {
             [FAIL|SILENT|FATAL] [DELAY d] [REASON text]",
     summary: "Gives messages that were taken back, to be retried or put aside",
     args: 2..=MANY,
+    kind: Kind::Settle,
     flags: Flags::of(&[Flag::Write, Flag::Fast]),
     ..Spec::writing(parse)
 };
@@ -85,24 +86,26 @@ fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
 impl Nack {
     pub fn run(self, caller: &Caller, broker: &Rc<Broker>) -> Run {
         let Self { queue, which, mode, delay_ms, reason } = self;
-        let tied = caller.tied.get().cloned();
-        let call = async move |broker: &Broker| {
-            let of = broker.queue(&queue);
-            match which {
-                Which::Taken(receipts) => {
-                    let settled = tied.map(|tied| (tied, receipts.clone()));
-                    let nacked = of.nack(receipts, mode, delay_ms, reason).await?;
-                    if let Some((tied, receipts)) = settled {
-                        tied.settled(&queue, &receipts);
-                    }
-                    Ok(nacked)
-                }
-                Which::Entries(group, entries) => {
+        let receipts = match which {
+            Which::Taken(receipts) => receipts,
+            Which::Entries(group, entries) => {
+                let call = async move |broker: &Broker| {
+                    let of = broker.queue(&queue);
                     of.stream_nack(group, entries, mode, delay_ms, reason).await
-                }
+                };
+                return later(broker, call, Reply::count);
             }
         };
-        later(broker, call, Reply::count)
+        let line = (queue.clone(), Settlement::Nack { mode, delay_ms, reason: reason.clone() });
+        let tied = caller.tied.get().map(|tied| (Rc::clone(tied), receipts.clone()));
+        let call = async move |broker: &Broker| {
+            let nacked = broker.queue(&queue).nack(receipts, mode, delay_ms, reason).await?;
+            if let Some((tied, receipts)) = tied {
+                tied.settled(&queue, &receipts);
+            }
+            Ok(nacked)
+        };
+        settled(line, broker, call)
     }
 }
 

@@ -31,6 +31,6 @@ mod retries;
 mod setup;
 mod size;
 mod stream;
-mod take;
+pub mod take;
 mod taken;
 mod timeline;

@@ -14,7 +14,7 @@ pub fn handed_out(payload: &str, delivery: u32, attempt: u32) -> String {
 }
 
 /// What is in the map of a message.
-fn fields(payload: &str, delivery: u32, attempt: u32) -> String {
+pub fn fields(payload: &str, delivery: u32, attempt: u32) -> String {
     let size = payload.len();
     format!(
         "$7\r\nreceipt\r\n$18\r\n«hex»:{delivery}\r\n$2\r\nid\r\n$16\r\n«hex»\r\n\
