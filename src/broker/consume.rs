@@ -153,14 +153,8 @@ impl Queue<'_> {
         Ok(acked.count)
     }
 
-    pub async fn nack(
-        &self,
-        receipts: Vec<Receipt>,
-        mode: Nack,
-        delay_ms: Option<u64>,
-        reason: Bytes,
-    ) -> Result<u64, StoreError> {
-        let given = self.settle(Settlement::Nack { mode, delay_ms, reason }, receipts).await?;
+    pub async fn nack(&self, receipts: Vec<Receipt>, nack: Nack) -> Result<u64, StoreError> {
+        let given = self.settle(Settlement::Nack(nack), receipts).await?;
         note_dropped(&self.broker.metrics, self.name, given.dropped);
         if given.count > 0 {
             self.metrics().nacked(given.count);

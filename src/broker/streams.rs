@@ -56,12 +56,10 @@ impl Queue<'_> {
         &self,
         group: Bytes,
         entries: Vec<Bytes>,
-        mode: Nack,
-        delay_ms: Option<u64>,
-        reason: Bytes,
+        nack: &Nack,
     ) -> Result<u64, StoreError> {
         let store = &self.broker.store;
-        let given = store.stream_nack(self.name, &group, &entries, mode, delay_ms, reason).await?;
+        let given = store.stream_nack(self.name, &group, &entries, nack).await?;
         if given.count > 0 {
             self.metrics().nacked(given.count);
             self.metrics().died(given.died);

@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{Notify, Semaphore, oneshot};
 
-use crate::domain::lease::{Nack, Receipt};
+use crate::domain::lease::{Nack, NackMode, Receipt};
 use crate::domain::queue::{Cut, QueueName};
 use crate::metrics::Metrics;
 use crate::scheduler::tied::Tied;
@@ -535,7 +535,8 @@ impl Takers {
             for (queue, receipts) in each {
                 let permit = self.gives_back.acquire().await;
                 // What fails here comes back when the lease runs out.
-                let how = Settlement::Nack { mode: Nack::Tied, delay_ms: None, reason: CLOSED };
+                let nack = Nack { mode: NackMode::Tied, delay_ms: None, reason: CLOSED };
+                let how = Settlement::Nack(nack);
                 let given = self.store.settle(queue, how, receipts.to_vec()).await;
                 drop(permit);
                 let Ok(given) = given else { continue };

@@ -9,9 +9,7 @@ use redis_protocol::resp3::types::BytesFrame;
 
 use crate::domain::lease::Nack;
 use crate::domain::queue::{QueueName, Score};
-use crate::domain::setup::{
-    BACKOFF_MAX, BACKOFF_MIN, CONSUMER_IDLE, JITTER, LEASE, LIMIT, STREAM_KEEP, Settings,
-};
+use crate::domain::setup::{CONSUMER_IDLE, LEASE, LIMIT, STREAM_KEEP, Settings};
 use crate::store::answer::Answer;
 use crate::store::delivery::{broken, some_of};
 use crate::store::keys::QueueKeys;
@@ -21,7 +19,7 @@ use crate::store::script::{
     STREAM_AGAIN, STREAM_HEADS, STREAM_IDLE, STREAM_KEEP as KEEP, STREAM_LOOK, STREAM_NACK,
     STREAM_TRIM, Script,
 };
-use crate::store::settles::{Settled, chances};
+use crate::store::settles::{Settled, chances, terms};
 use crate::store::{Store, StoreError, number};
 
 /// Entries of which one call reads the times, about half a millisecond of Redis.
@@ -200,14 +198,12 @@ impl Store {
         queue: &QueueName,
         group: &Bytes,
         entries: &[Bytes],
-        mode: Nack,
-        delay_ms: Option<u64>,
-        reason: Bytes,
+        nack: &Nack,
     ) -> Result<Settled, StoreError> {
         let mut settled = Settled::default();
         let mut left = entries;
         while !left.is_empty() {
-            let call = self.stream_nack_some(queue, group, left, mode, delay_ms, reason.clone());
+            let call = self.stream_nack_some(queue, group, left, nack);
             let (some, done) = call.await.map_err(|error| part_applied(error, settled.count))?;
             settled.count += some.count;
             settled.died += some.died;
@@ -222,24 +218,12 @@ impl Store {
         queue: &QueueName,
         group: &Bytes,
         entries: &[Bytes],
-        mode: Nack,
-        delay_ms: Option<u64>,
-        reason: Bytes,
+        nack: &Nack,
     ) -> Result<(Settled, usize), StoreError> {
-        let terms = [
-            group.clone(),
-            Bytes::from_static(mode.word().as_bytes()),
-            delay_ms.map_or_else(Bytes::new, number),
-            reason,
-            number(LIMIT.default),
-            number(BACKOFF_MIN.default),
-            number(BACKOFF_MAX.default),
-            number(JITTER.default),
-        ];
         let each = entries.iter().cloned().zip(chances(entries.len()));
         let each = each.flat_map(<[Bytes; 2]>::from);
         let keys = QueueKeys::new(queue.as_bytes()).of_group(&STREAM_NACK, group);
-        let more = terms.into_iter().chain(each);
+        let more = [group.clone()].into_iter().chain(terms(nack)).chain(each);
         let mut answer = self.write(&STREAM_NACK, keys, args(queue, more)).await?;
         let (count, died, _next) = (answer.count()?, answer.count()?, answer.bytes()?);
         Ok((Settled { count, died, ..Settled::default() }, answer.count()? as usize))
