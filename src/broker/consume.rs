@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
+use crate::broker::Broker;
 use crate::broker::queue::Queue;
-use crate::broker::{Broker, cursor};
 use crate::domain::envelope::HEADERS_MAX;
 use crate::domain::glob;
 use crate::domain::lease::{Nack, Receipt};
@@ -200,7 +200,7 @@ impl Queue<'_> {
             Held::Waiting => "DQ.TAKEN WAITING",
             Held::Dead => "DQ.DEAD",
         };
-        let cursor = self.opened(of, cursor)?;
+        let cursor = self.opened(of, cursor.as_ref())?;
         let max = self.broker.message_bytes_max();
         let page = self.broker.store.held(self.name, held, count as u64, max, &cursor);
         let (messages, next) = page.await?;
@@ -290,18 +290,5 @@ impl Queue<'_> {
             cursor = next;
             self.broker.turns.next().await;
         }
-    }
-
-    fn opened(&self, of: &str, text: Option<Bytes>) -> Result<Cursor, StoreError> {
-        let Some(text) = text else {
-            return Ok(Cursor::default());
-        };
-        let of = [of.as_bytes(), self.name.as_bytes()];
-        cursor::opened_page(&of, &text).ok_or(StoreError::BadCursor)
-    }
-
-    fn sealed(&self, of: &str, next: &Cursor) -> Option<Bytes> {
-        let of = [of.as_bytes(), self.name.as_bytes()];
-        (!next.is_end()).then(|| cursor::sealed_page(&of, next))
     }
 }
