@@ -248,9 +248,9 @@ impl Change {
     /// The command that does it.
     pub fn command(self) -> &'static str {
         match self {
-            Self::Cancel => "DQ.CANCEL",
-            Self::Fire => "DQ.FIRE",
-            Self::Reschedule(_) => "DQ.RESCHEDULE",
+            Self::Cancel => "DQ.CANCEL MATCH",
+            Self::Fire => "DQ.FIRE MATCH",
+            Self::Reschedule(_) => "DQ.RESCHEDULE MATCH",
         }
     }
 }
