@@ -161,7 +161,7 @@ impl Store {
         Ok(Some((Kept { again, died, ..Kept::default() }, next_ms)))
     }
 
-    /// Takes out what all groups have acknowledged; how many, and whether there may be more.
+    /// Takes out what all groups have acknowledged; whether there may be more.
     /// `group`: one of the groups, whose own stream may be meant.
     ///
     /// # Errors
@@ -171,12 +171,13 @@ impl Store {
         k: &QueueKeys,
         group: &Bytes,
         which: Which,
-    ) -> Result<(u64, bool), StoreError> {
+    ) -> Result<bool, StoreError> {
         let more = [which.word(), number(STREAM_KEEP.default), number(TRIM_MAX)];
-        match self.of_group(&STREAM_TRIM, k, group, more).await? {
-            Some(mut answer) => Ok((answer.count()?, answer.count()? == 1)),
-            None => Ok((0, false)),
-        }
+        let Some(mut answer) = self.of_group(&STREAM_TRIM, k, group, more).await? else {
+            return Ok(false);
+        };
+        let _trimmed = answer.count()?;
+        Ok(answer.count()? == 1)
     }
 
     /// Deletes consumers of a group that are gone; how many.
