@@ -17,7 +17,7 @@ use delay_broker::audit;
 use delay_broker::command::TABLE;
 use delay_broker::command::examples::{PENDING, example};
 use delay_broker::config::Config;
-use delay_broker::domain::setup::{BACKOFF_MAX, BACKOFF_MIN, LEASE, LIMIT, SETTINGS};
+use delay_broker::domain::setting::{BACKOFF_MAX, BACKOFF_MIN, LEASE, LIMIT, SETTINGS};
 use delay_broker::domain::snowflake::NODES;
 use delay_broker::http::problem::CODES;
 use delay_broker::http::routes::{ROUTES, Route};

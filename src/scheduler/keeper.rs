@@ -20,7 +20,7 @@ use futures_util::stream::{self, StreamExt};
 use tokio::sync::Notify;
 
 use crate::domain::queue::Cut;
-use crate::domain::setup::LEASE;
+use crate::domain::setting::LEASE;
 use crate::metrics::{GroupReading, Metrics};
 use crate::scheduler::host::Host;
 use crate::scheduler::pace::RETRY;

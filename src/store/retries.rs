@@ -9,7 +9,7 @@ use bytes::Bytes;
 use crate::domain::envelope::Envelope;
 use crate::domain::lease::LeaseId;
 use crate::domain::queue::{Due, MessageRef, QueueName};
-use crate::domain::setup::LIMIT;
+use crate::domain::setting::LIMIT;
 use crate::store::keys::QueueKeys;
 use crate::store::leases::HeldMessage;
 use crate::store::messages::{args, part_applied};

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use crate::domain::lease::{Nack, NackMode, Receipt};
 use crate::domain::queue::QueueName;
-use crate::domain::setup::{BACKOFF_MAX, BACKOFF_MIN, JITTER, LIMIT};
+use crate::domain::setting::{BACKOFF_MAX, BACKOFF_MIN, JITTER, LIMIT};
 use crate::store::leases::lease;
 use crate::store::script::{ACK, EXTEND, NACK};
 use crate::store::{Store, StoreError, number};

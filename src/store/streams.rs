@@ -9,7 +9,8 @@ use redis_protocol::resp3::types::BytesFrame;
 
 use crate::domain::lease::Nack;
 use crate::domain::queue::{QueueName, Score};
-use crate::domain::setup::{CONSUMER_IDLE, LEASE, LIMIT, STREAM_KEEP, Settings};
+use crate::domain::setting::{CONSUMER_IDLE, LEASE, LIMIT, STREAM_KEEP};
+use crate::domain::setup::Settings;
 use crate::store::answer::Answer;
 use crate::store::delivery::{broken, some_of};
 use crate::store::keys::QueueKeys;

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::broker::{Broker, TakeRequest, TakenMessages};
 use crate::domain::queue::QueueName;
-use crate::domain::setup::LEASE;
+use crate::domain::setting::LEASE;
 use crate::resp::{Encoded, Reply};
 
 use crate::command::args::{ArgError, Args, bad_delay, is};
