@@ -72,8 +72,7 @@ pub async fn answer(
     came: &Came,
     serving: &Cell<Serving>,
 ) -> Response<Body> {
-    let (parts, body) = request.into_parts();
-    let answered = serve(parts, body, host, settings, asked, came, serving).await;
+    let answered = serve(request, host, settings, asked, came, serving).await;
     answered.unwrap_or_else(|refused| {
         let (client, why) = (came.from, &refused.text);
         // Mistakes are for whoever made them; who stays outside, or asks too much, is for people.
@@ -89,16 +88,15 @@ pub async fn answer(
 }
 
 async fn serve(
-    parts: Parts,
-    body: Incoming,
+    request: Request<Incoming>,
     host: &Authority,
     settings: &Settings,
     asked: &Asked,
     came: &Came,
     serving: &Cell<Serving>,
 ) -> Result<Response<Body>, Problem> {
-    let Parts { uri, headers, .. } = parts;
-    let method = if parts.method == Method::HEAD { Method::GET } else { parts.method };
+    let (Parts { method, uri, headers, .. }, body) = request.into_parts();
+    let method = if method == Method::HEAD { Method::GET } else { method };
     settings.admit(host, &method, &headers, came.loopback)?;
     if method == Method::GET && uri.path() == openapi::path() {
         let document = Body::from(openapi::DOCUMENT.clone());
