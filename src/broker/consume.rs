@@ -14,7 +14,7 @@ use crate::domain::envelope::HEADERS_MAX;
 use crate::domain::glob;
 use crate::domain::lease::{Nack, Receipt};
 use crate::domain::queue::QueueName;
-use crate::scheduler::takers::{Hand, Take, Unsent, note_dropped};
+use crate::scheduler::takers::{Hand, Take, Unsent, note_dropped, note_given_back};
 use crate::scheduler::tied::Tied;
 use crate::store::StoreError;
 use crate::store::cursor::Cursor;
@@ -155,10 +155,7 @@ impl Queue<'_> {
 
     pub async fn nack(&self, receipts: Vec<Receipt>, nack: Nack) -> Result<u64, StoreError> {
         let given = self.settle(Settlement::Nack(nack), receipts).await?;
-        note_dropped(&self.broker.metrics, self.name, given.dropped);
-        if given.count > 0 {
-            self.metrics().nacked(given.count);
-            self.metrics().died(given.died);
+        if note_given_back(&self.broker.metrics, self.name, &given) {
             self.broker.host.takers.look(self.name.as_bytes());
         }
         Ok(given.count)

@@ -72,7 +72,7 @@ impl Broker {
 }
 
 impl Queue<'_> {
-    fn keys(&self) -> QueueKeys {
+    pub(super) fn keys(&self) -> QueueKeys {
         QueueKeys::new(self.name.as_bytes())
     }
 
