@@ -235,6 +235,16 @@ impl<'a, 'r> Args<'a, 'r> {
         Ok(payload)
     }
 
+    /// Refuses a message of this place where a command may not have so many.
+    pub fn may_have(&self, number: usize) -> Result<(), ArgError> {
+        let max = self.rules.moffer_messages_max;
+        if number > max {
+            let text = format_args!("more than {max} messages in one command");
+            return Err(ArgError::new("TOOMANY", text));
+        }
+        Ok(())
+    }
+
     /// The payload of one more message of a command, within the bounds of DQ.MOFFER. `number`: its
     /// place; `bytes`: of those before, as they are stored.
     pub fn one_more(
