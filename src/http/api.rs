@@ -63,31 +63,25 @@ pub fn is_path(path: &str) -> bool {
     path.strip_prefix(BASE).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Answers a request to the API.
-pub async fn answer(
-    request: Request<Incoming>,
-    host: &Authority,
-    settings: &Settings,
-    asked: &Asked,
-    came: &Came,
-    serving: &Cell<Serving>,
-) -> Response<Body> {
-    let answered = serve(request, host, settings, asked, came, serving).await;
-    answered.unwrap_or_else(|refused| {
-        let (client, why) = (came.from, &refused.text);
-        // Mistakes are for whoever made them; who stays outside, or asks too much, is for people.
-        match refused.status {
-            StatusCode::FORBIDDEN
-            | StatusCode::PAYLOAD_TOO_LARGE
-            | StatusCode::REQUEST_TIMEOUT
-            | StatusCode::SERVICE_UNAVAILABLE => warn!(%client, why, "an API request was refused"),
-            _ => debug!(%client, why, "an API request was wrong"),
-        }
-        refused.response()
-    })
+/// The answer to a request that was refused, with a line of the log.
+pub fn refused(refused: Problem, came: &Came) -> Response<Body> {
+    let (client, why) = (came.from, &refused.text);
+    // Mistakes are for whoever made them; who stays outside, or asks too much, is for people.
+    match refused.status {
+        StatusCode::FORBIDDEN
+        | StatusCode::PAYLOAD_TOO_LARGE
+        | StatusCode::REQUEST_TIMEOUT
+        | StatusCode::SERVICE_UNAVAILABLE => warn!(%client, why, "an API request was refused"),
+        _ => debug!(%client, why, "an API request was wrong"),
+    }
+    refused.response()
 }
 
-async fn serve(
+/// Answers a request to the API.
+///
+/// # Errors
+/// It is refused.
+pub async fn answer(
     request: Request<Incoming>,
     host: &Authority,
     settings: &Settings,
