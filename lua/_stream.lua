@@ -65,6 +65,13 @@ function Stream.undo(timeout, list, members, scores, first, taken)
   end
 end
 
+-- Names and values that stand in turn, by name.
+function Stream.by_name(flat)
+  local found = {}
+  for i = 1, #flat, 2 do found[flat[i]] = flat[i + 1] end
+  return found
+end
+
 -- The groups of a stream by name, each with what Redis tells of it; and how many there are.
 -- Versions of Redis differ in what they tell and in which order.
 function Stream.groups(stream)
@@ -72,8 +79,7 @@ function Stream.groups(stream)
   local groups = {}
   if found.err then return groups, 0 end
   for i = 1, #found do
-    local group = {}
-    for at = 1, #found[i], 2 do group[found[i][at]] = found[i][at + 1] end
+    local group = Stream.by_name(found[i])
     groups[group.name] = group
   end
   return groups, #found
@@ -82,6 +88,14 @@ end
 -- Makes a group that reads from the first entry on, and the stream, unless they are there.
 function Stream.make(stream, group)
   redis.pcall('XGROUP', 'CREATE', stream, group, '0', 'MKSTREAM')
+end
+
+-- Where entries of a group come again, and whether that is a stream of its own, which is made if it
+-- is not there: retries are the affair of one group. `count`: the groups of the destination.
+function Stream.target(destination, again, group, count)
+  if count <= 1 then return destination, false end
+  if not Stream.groups(again)[group] then Stream.make(again, group) end
+  return again, true
 end
 
 -- The two numbers of an entry's id, as text.
@@ -117,8 +131,7 @@ end
 
 -- Reads the fields of an entry: its attempt, the 8 bytes of its id, its own limit.
 function Stream.read(entry_id, fields)
-  local found = {}
-  for i = 1, #fields, 2 do found[fields[i]] = fields[i + 1] end
+  local found = Stream.by_name(fields)
   local attempt = tonumber(string.match(found.attempt or '', '^%d+$')) or 1
   attempt = math.max(1, math.min(attempt, 1e9))
   local limit = tonumber(string.match(found.limit or '', '^%d+$'))

@@ -31,10 +31,9 @@ local now_us, queue, refused = Begin.read(KEYS[4], ARGV[1], {
 if refused then return refused end
 refused = Stream.refusal(now_us, queue, destination)
 if refused then return refused end
-local groups, how_many = Stream.groups(destination)
-local own = how_many > 1
-local target = own and again or destination
-if own and groups[group] and not Stream.groups(again)[group] then Stream.make(again, group) end
+local groups, group_count = Stream.groups(destination)
+local target, own
+if groups[group] then target, own = Stream.target(destination, again, group, group_count) end
 
 local now_ms = math.floor(now_us / 1000)
 local due = redis.call('ZRANGE', keys.retry, '-inf', string.format('%d', now_ms), 'BYSCORE',

@@ -30,8 +30,7 @@ local deleted = 0
 for _, stream in ipairs({ destination, again }) do
   local found = redis.pcall('XINFO', 'CONSUMERS', stream, group)
   for i = 1, found.err and 0 or #found do
-    local its = {}
-    for at = 1, #found[i], 2 do its[found[i][at]] = found[i][at + 1] end
+    local its = Stream.by_name(found[i])
     if deleted < most and its.pending == 0 and its.idle > idle_ms then
       redis.call('XGROUP', 'DELCONSUMER', stream, group, its.name)
       deleted = deleted + 1

@@ -43,10 +43,7 @@ if refused then return refused end
 if Record.setting(queue.settings, 'keeper') == 1 then return { now_us, 'NOSTREAM' } end
 local groups, count = Stream.groups(destination)
 if not groups[group] then return { now_us, 'NOSTREAM' } end
--- A retry is the affair of one group.
-local own = count > 1
-local target = own and again or destination
-if own and not Stream.groups(again)[group] then Stream.make(again, group) end
+local target, own = Stream.target(destination, again, group, count)
 local stream, its = destination, groups[group]
 if which == 'AGAIN' then stream, its = again, Stream.groups(again)[group] end
 if not its then return { now_us, 'NOSTREAM' } end
@@ -64,7 +61,7 @@ local found = redis.call('XPENDING', stream, group, after == '' and '-' or '(' .
 local looked, bytes, treated, early, died = 0, 0, 0, 0, 0
 local cursor = #found == looks_max and found[#found][1] or ''
 
-local function treat(id, fields, attempt, message, own_limit, deliveries, is_over)
+local function treat(id, fields, message, deliveries, is_over)
   -- Somebody else was faster: a consumer, or the keeper of another broker.
   if redis.call('XACK', stream, group, id) ~= 1 then return end
   treated = treated + 1
@@ -104,9 +101,7 @@ for i = 1, #found do
       local attempt, message, own_limit = Stream.read(id, fields)
       local most, deliveries = own_limit or limit, attempt - 1 + times
       local is_over = most > 0 and deliveries >= (is_idle and most or most + 1)
-      if is_idle or is_over then
-        treat(id, fields, attempt, message, own_limit, deliveries, is_over)
-      end
+      if is_idle or is_over then treat(id, fields, message, deliveries, is_over) end
     end
     if treated >= treated_max or bytes >= bytes_max then
       if i < #found then cursor = id end

@@ -371,7 +371,10 @@ async fn answer(
     if let Some(came) = came.filter(|_| broker.is_broker && api::is_path(path)) {
         let settings = Arc::clone(&broker.settings.borrow());
         return match door::host(request.uri(), request.headers()) {
-            Ok(host) => api::answer(request, &host, &settings, broker, &came, serving).await,
+            Ok(host) => {
+                let answer = api::answer(request, &host, &settings, broker, &came, serving).await;
+                answer.unwrap_or_else(|refused| api::refused(refused, &came))
+            }
             Err(rule) => Problem::bad(rule).response(),
         };
     }

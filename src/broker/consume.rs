@@ -8,13 +8,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
+use crate::broker::Broker;
 use crate::broker::queue::Queue;
-use crate::broker::{Broker, cursor};
 use crate::domain::envelope::HEADERS_MAX;
 use crate::domain::glob;
 use crate::domain::lease::{Nack, Receipt};
 use crate::domain::queue::QueueName;
-use crate::scheduler::takers::{Hand, Take, Unsent, note_dropped};
+use crate::scheduler::takers::{Hand, Take, Unsent, note_dropped, note_given_back};
 use crate::scheduler::tied::Tied;
 use crate::store::StoreError;
 use crate::store::cursor::Cursor;
@@ -153,18 +153,9 @@ impl Queue<'_> {
         Ok(acked.count)
     }
 
-    pub async fn nack(
-        &self,
-        receipts: Vec<Receipt>,
-        mode: Nack,
-        delay_ms: Option<u64>,
-        reason: Bytes,
-    ) -> Result<u64, StoreError> {
-        let given = self.settle(Settlement::Nack { mode, delay_ms, reason }, receipts).await?;
-        note_dropped(&self.broker.metrics, self.name, given.dropped);
-        if given.count > 0 {
-            self.metrics().nacked(given.count);
-            self.metrics().died(given.died);
+    pub async fn nack(&self, receipts: Vec<Receipt>, nack: Nack) -> Result<u64, StoreError> {
+        let given = self.settle(Settlement::Nack(nack), receipts).await?;
+        if note_given_back(&self.broker.metrics, self.name, &given) {
             self.broker.host.takers.look(self.name.as_bytes());
         }
         Ok(given.count)
@@ -206,7 +197,7 @@ impl Queue<'_> {
             Held::Waiting => "DQ.TAKEN WAITING",
             Held::Dead => "DQ.DEAD",
         };
-        let cursor = self.opened(of, cursor)?;
+        let cursor = self.opened(of, cursor.as_ref())?;
         let max = self.broker.message_bytes_max();
         let page = self.broker.store.held(self.name, held, count as u64, max, &cursor);
         let (messages, next) = page.await?;
@@ -296,18 +287,5 @@ impl Queue<'_> {
             cursor = next;
             self.broker.turns.next().await;
         }
-    }
-
-    fn opened(&self, of: &str, text: Option<Bytes>) -> Result<Cursor, StoreError> {
-        let Some(text) = text else {
-            return Ok(Cursor::default());
-        };
-        let of = [of.as_bytes(), self.name.as_bytes()];
-        cursor::opened_page(&of, &text).ok_or(StoreError::BadCursor)
-    }
-
-    fn sealed(&self, of: &str, next: &Cursor) -> Option<Bytes> {
-        let of = [of.as_bytes(), self.name.as_bytes()];
-        (!next.is_end()).then(|| cursor::sealed_page(&of, next))
     }
 }

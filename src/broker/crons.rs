@@ -54,14 +54,6 @@ impl Broker {
 }
 
 impl Queue<'_> {
-    fn cron_keys(&self) -> QueueKeys {
-        QueueKeys::new(self.name.as_bytes())
-    }
-
-    fn cron_now_ms(&self) -> u64 {
-        self.broker.store.clock(&self.cron_keys()).now_us() / 1_000
-    }
-
     /// Sets a schedule, or changes one; its next occurrence, Unix ms, or `None` if it is paused.
     pub async fn cron_set(
         &self,
@@ -70,10 +62,10 @@ impl Queue<'_> {
         moments: Moments,
         payload: Bytes,
     ) -> Result<Option<u64>, StoreError> {
-        let (broker, keys) = (self.broker, self.cron_keys());
+        let (broker, keys) = (self.broker, self.keys());
         let _place = Place::keep(&broker.host, &keys)?;
         let last_ms = self.cron(&keys, &name).await?.map_or(0, |row| row.last_ms);
-        let now_ms = self.cron_now_ms();
+        let now_ms = self.now_ms();
         let never = || StoreError::Unavailable("no moment follows Redis's clock".into());
         let next_ms = moments.resumed(last_ms, now_ms).ok_or_else(never)?;
         let last_ms = if is_wrong(last_ms, now_ms) { now_ms } else { last_ms.max(now_ms) };
@@ -101,20 +93,20 @@ impl Queue<'_> {
     async fn cron_stop(&self, name: Bytes, forget: bool) -> Result<bool, StoreError> {
         let stopped = self.broker.store.cron_stop(self.name, &name, forget).await?;
         if stopped {
-            self.broker.crons.changed(&self.cron_keys());
+            self.broker.crons.changed(&self.keys());
         }
         Ok(stopped)
     }
 
     /// Lets a schedule go on from now; whether it was paused.
     pub async fn cron_resume(&self, name: Bytes) -> Result<bool, StoreError> {
-        let keys = self.cron_keys();
+        let keys = self.keys();
         for _ in 0..TRIES {
             let row = self.cron(&keys, &name).await?.filter(|row| row.next_ms().is_none());
             let Some(row) = row else {
                 return Ok(false);
             };
-            let now_ms = self.cron_now_ms();
+            let now_ms = self.now_ms();
             let moments = Spec::read(&row.spec, now_ms).map(|(_, moments)| moments);
             let unreadable = || {
                 let why = "the schedule cannot be read: set it anew, or delete it";
@@ -150,14 +142,14 @@ impl Queue<'_> {
             None => None,
             Some(text) => Some(opened(text).ok_or(StoreError::BadCursor)?),
         };
-        let keys = self.cron_keys();
+        let keys = self.keys();
         let mut names = self.broker.store.cron_names(&keys).await?;
         names.sort_unstable();
         names.retain(|name| after.as_ref().is_none_or(|after| name > after));
         let more = names.len() > count;
         names.truncate(count);
         let last = names.last().filter(|_| more).cloned();
-        let (mut found, now_ms) = (Vec::with_capacity(names.len()), self.cron_now_ms());
+        let (mut found, now_ms) = (Vec::with_capacity(names.len()), self.now_ms());
         for some in names.chunks(ROWS_MAX) {
             for row in self.broker.store.crons(&keys, some).await?.rows {
                 let (next_ms, CronRow { name, spec, bytes, .. }) = (row.next_ms(), row);

@@ -88,11 +88,7 @@ impl Search {
 impl Queue<'_> {
     /// A page of the messages that match; together they have no more bytes than a reply may have.
     pub async fn find(&self, search: &Search) -> Result<FoundPage<Vec<Message>>, StoreError> {
-        let of = [b"DQ.FIND", self.name.as_bytes()];
-        let mut at = match &search.cursor {
-            None => Cursor::default(),
-            Some(text) => cursor::opened_page(&of, text).ok_or(StoreError::BadCursor)?,
-        };
+        let mut at = self.opened("DQ.FIND", search.cursor.as_ref())?;
         let mut found = Vec::new();
         let within = (usize::MAX, self.broker.config().limits.reply_bytes_max);
         let each = async |_: &Read, some: Vec<Pending>| {
@@ -101,8 +97,7 @@ impl Queue<'_> {
             Ok(())
         };
         let looked = self.walk(search, &mut at, within, |_, _| true, each).await?;
-        let next = (!at.is_end()).then(|| cursor::sealed_page(&of, &at));
-        Ok(FoundPage { next, looked, found })
+        Ok(FoundPage { next: self.sealed("DQ.FIND", &at), looked, found })
     }
 
     /// Changes the messages of a page that match; the number of those that were changed, or would
@@ -253,9 +248,9 @@ impl Change {
     /// The command that does it.
     pub fn command(self) -> &'static str {
         match self {
-            Self::Cancel => "DQ.CANCEL",
-            Self::Fire => "DQ.FIRE",
-            Self::Reschedule(_) => "DQ.RESCHEDULE",
+            Self::Cancel => "DQ.CANCEL MATCH",
+            Self::Fire => "DQ.FIRE MATCH",
+            Self::Reschedule(_) => "DQ.RESCHEDULE MATCH",
         }
     }
 }

@@ -72,7 +72,7 @@ impl Broker {
 }
 
 impl Queue<'_> {
-    fn keys(&self) -> QueueKeys {
+    pub(super) fn keys(&self) -> QueueKeys {
         QueueKeys::new(self.name.as_bytes())
     }
 
@@ -93,6 +93,21 @@ impl Queue<'_> {
     /// Its series of the metrics; made now if there is none, so only where something is counted.
     pub(super) fn metrics(&self) -> Arc<QueueMetrics> {
         self.broker.metrics.queue(self.name.as_bytes())
+    }
+
+    /// Where the page of a client begins. `of`: the command that gave it the cursor.
+    pub(super) fn opened(&self, of: &str, text: Option<&Bytes>) -> Result<Cursor, StoreError> {
+        let Some(text) = text else {
+            return Ok(Cursor::default());
+        };
+        let of = [of.as_bytes(), self.name.as_bytes()];
+        cursor::opened_page(&of, text).ok_or(StoreError::BadCursor)
+    }
+
+    /// The cursor of the next page, if there is one.
+    pub(super) fn sealed(&self, of: &str, next: &Cursor) -> Option<Bytes> {
+        let of = [of.as_bytes(), self.name.as_bytes()];
+        (!next.is_end()).then(|| cursor::sealed_page(&of, next))
     }
 
     /// Its state in Redis, and the counts of this broker.
@@ -245,16 +260,11 @@ impl Queue<'_> {
         count: usize,
         cursor: Option<Bytes>,
     ) -> Result<(Option<Bytes>, Vec<Message>), StoreError> {
-        let of = [b"DQ.RANGE", self.name.as_bytes()];
-        let cursor = match cursor {
-            None => Cursor::default(),
-            Some(text) => cursor::opened_page(&of, &text).ok_or(StoreError::BadCursor)?,
-        };
+        let cursor = self.opened("DQ.RANGE", cursor.as_ref())?;
         let max = self.broker.message_bytes_max();
         let page = self.broker.store.range(self.name, bounds, count as u64, max, &cursor);
         let (messages, next) = page.await?;
-        let next = (!next.is_end()).then(|| cursor::sealed_page(&of, &next));
-        Ok((next, messages))
+        Ok((self.sealed("DQ.RANGE", &next), messages))
     }
 
     /// Redis's time, as far as it is known here, Unix ms.

@@ -6,20 +6,17 @@ use crate::broker::queue::Queue;
 use crate::domain::lease::Nack;
 use crate::domain::queue::Cut;
 use crate::domain::setup::SettingsChange;
+use crate::scheduler::takers::note_given_back;
 use crate::store::StoreError;
-use crate::store::keys::{QueueKeys, STREAM_REGISTRY};
+use crate::store::keys::STREAM_REGISTRY;
 
 impl Queue<'_> {
-    fn stream_keys(&self) -> QueueKeys {
-        QueueKeys::new(self.name.as_bytes())
-    }
-
     /// Before the settings change.
     ///
     /// # Errors
     /// `InUse`: the retries of a group lie in a stream that would be forgotten. As every call.
     pub(super) async fn before_setup(&self, change: &SettingsChange) -> Result<(), StoreError> {
-        let keys = self.stream_keys();
+        let keys = self.keys();
         if change.makes_stream() {
             // A hint, given before: who stops in between leaves no stream that nobody keeps.
             let more = std::slice::from_ref(&keys.name);
@@ -39,7 +36,7 @@ impl Queue<'_> {
 
     /// The destination is a stream now: its groups are there when this ends, or soon.
     pub(super) async fn after_setup(&self) {
-        let keys = self.stream_keys();
+        let keys = self.keys();
         if let Err(error) = self.broker.keeper.changed(&keys).await {
             let queue = Cut(&keys.name);
             tracing::warn!(%queue, %error, "the groups of this stream are not made yet");
@@ -48,7 +45,7 @@ impl Queue<'_> {
 
     /// Retries may be due; of a queue that has no stream nothing happens.
     pub(super) fn look_for_retries(&self) {
-        self.broker.keeper.look(&self.stream_keys());
+        self.broker.keeper.look(&self.keys());
     }
 
     /// Takes entries away from consumers of a group; how many.
@@ -56,15 +53,11 @@ impl Queue<'_> {
         &self,
         group: Bytes,
         entries: Vec<Bytes>,
-        mode: Nack,
-        delay_ms: Option<u64>,
-        reason: Bytes,
+        nack: &Nack,
     ) -> Result<u64, StoreError> {
         let store = &self.broker.store;
-        let given = store.stream_nack(self.name, &group, &entries, mode, delay_ms, reason).await?;
-        if given.count > 0 {
-            self.metrics().nacked(given.count);
-            self.metrics().died(given.died);
+        let given = store.stream_nack(self.name, &group, &entries, nack).await?;
+        if note_given_back(&self.broker.metrics, self.name, &given) {
             self.look_for_retries();
         }
         Ok(given.count)

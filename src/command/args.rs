@@ -235,6 +235,16 @@ impl<'a, 'r> Args<'a, 'r> {
         Ok(payload)
     }
 
+    /// Refuses a message of this place where a command may not have so many.
+    pub fn may_have(&self, number: usize) -> Result<(), ArgError> {
+        let max = self.rules.moffer_messages_max;
+        if number > max {
+            let text = format_args!("more than {max} messages in one command");
+            return Err(ArgError::new("TOOMANY", text));
+        }
+        Ok(())
+    }
+
     /// The payload of one more message of a command, within the bounds of DQ.MOFFER. `number`: its
     /// place; `bytes`: of those before, as they are stored.
     pub fn one_more(
@@ -322,36 +332,33 @@ impl<'a, 'r> Args<'a, 'r> {
 
     /// At least one receipt, up to the end or the first of these words.
     pub fn receipts(&mut self, words: &[&str]) -> Result<Vec<Receipt>, ArgError> {
-        let mut receipts = vec![self.receipt(1)?];
-        while let Some(raw) = self.request.get(self.at)
-            && !words.iter().any(|word| is(raw, word))
-        {
-            let (number, most) = (receipts.len() + 1, self.rules.receipts_max);
-            if number > most {
-                let text =
-                    format_args!("more receipts than {most} (limits.receipts_max) in one command");
-                return Err(ArgError::new("TOOMANY", text));
-            }
-            receipts.push(self.receipt(number)?);
-        }
-        Ok(receipts)
+        self.each_to(words, "receipts", Self::receipt)
     }
 
     /// The ids of entries of a stream, as receipts.
     pub fn entries(&mut self, words: &[&str]) -> Result<Vec<Bytes>, ArgError> {
-        let mut entries = vec![self.entry(1)?];
+        self.each_to(words, "entries", Self::entry)
+    }
+
+    fn each_to<T>(
+        &mut self,
+        words: &[&str],
+        things: &str,
+        one: fn(&mut Self, usize) -> Result<T, ArgError>,
+    ) -> Result<Vec<T>, ArgError> {
+        let mut each = vec![one(self, 1)?];
         while let Some(raw) = self.request.get(self.at)
             && !words.iter().any(|word| is(raw, word))
         {
-            let (number, most) = (entries.len() + 1, self.rules.receipts_max);
+            let (number, most) = (each.len() + 1, self.rules.receipts_max);
             if number > most {
                 let text =
-                    format_args!("more entries than {most} (limits.receipts_max) in one command");
+                    format_args!("more {things} than {most} (limits.receipts_max) in one command");
                 return Err(ArgError::new("TOOMANY", text));
             }
-            entries.push(self.entry(number)?);
+            each.push(one(self, number)?);
         }
-        Ok(entries)
+        Ok(each)
     }
 
     fn entry(&mut self, number: usize) -> Result<Bytes, ArgError> {

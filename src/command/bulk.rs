@@ -6,9 +6,9 @@
 
 use std::rc::Rc;
 
-use crate::broker::{Broker, Change, Effect, FoundPage, Search};
+use crate::broker::{Broker, Change, Effect, FoundPage, Queue, Search, StoreError};
 use crate::domain::glob::Pattern;
-use crate::domain::queue::{QueueName, Score, Shown};
+use crate::domain::queue::{MessageRef, QueueName, Score, Shown};
 use crate::resp::Reply;
 
 use super::args::{ArgError, Args, Page, in_order};
@@ -23,6 +23,43 @@ const COUNT_DEFAULT: usize = 1_000;
 pub const CHANGES: Categories = Categories::of(&[Category::Dangerous, Category::Payload]);
 /// The same of a dry run.
 pub const LOOKS: Categories = Categories::of(&[Category::Payload]);
+
+/// The arguments of [`Each`].
+pub const USAGE: &str = "queue <message [message ...]|MATCH pattern [FROM from] [TO to] [COUNT n] \
+                         [CURSOR c] [DECODE] [DRYRUN]>";
+
+/// The messages that are named, or all that match.
+#[derive(Debug, PartialEq)]
+pub enum Each {
+    These(QueueName, Vec<MessageRef>),
+    Matching(Bulk),
+}
+
+impl Each {
+    pub fn parse(args: &mut Args<'_, '_>, change: Change) -> Result<Self, ArgError> {
+        let queue = args.queue()?;
+        Ok(match args.takes_match(1) {
+            true => Self::Matching(Bulk::parse(queue, args, |_| Ok(change))?),
+            false => Self::These(queue, args.messages()?),
+        })
+    }
+
+    /// `call` does it to those that are named; how many.
+    pub fn run(
+        self,
+        caller: &Caller,
+        broker: &Rc<Broker>,
+        call: impl AsyncFnOnce(Queue<'_>, Vec<MessageRef>) -> Result<u64, StoreError> + 'static,
+    ) -> Run {
+        match self {
+            Self::Matching(bulk) => bulk.run(caller, broker),
+            Self::These(queue, messages) => {
+                let call = async move |broker: &Broker| call(broker.queue(&queue), messages).await;
+                later(broker, call, Reply::count)
+            }
+        }
+    }
+}
 
 #[derive(Debug, PartialEq)]
 pub struct Bulk {
@@ -52,12 +89,7 @@ impl Bulk {
 
     pub fn run(self, caller: &Caller, broker: &Rc<Broker>) -> Run {
         let Self { queue, search, change, dry_run } = self;
-        let command = match change {
-            Change::Cancel => "DQ.CANCEL MATCH",
-            Change::Fire => "DQ.FIRE MATCH",
-            Change::Reschedule(_) => "DQ.RESCHEDULE MATCH",
-        };
-        let of = (command, queue.to_bytes());
+        let of = (change.command(), queue.to_bytes());
         let call = async move |broker: &Broker| {
             broker.queue(&queue).change_found(&search, change, dry_run).await
         };

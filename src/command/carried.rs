@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use crate::domain::envelope::Envelope;
 use crate::domain::queue::Shown;
-use crate::domain::setup::{LIMIT, Value};
+use crate::domain::setting::{LIMIT, Value};
 
 use super::args::{ArgError, Args, bad_delay, is};
 

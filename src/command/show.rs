@@ -38,28 +38,36 @@ fn fields(
     id: Option<MessageId>,
     name: Option<Bytes>,
     score: Score,
-    mut payload: Bytes,
+    payload: Bytes,
     format: Reply,
     envelope: &Envelope,
     decode: bool,
 ) -> Vec<(Reply, Reply)> {
-    let mut encoding = None;
-    if decode {
-        let (read_as, shown) = encoding::decode(&payload);
-        encoding = Some(("encoding", read_as.word().into()));
-        if let Cow::Owned(text) = shown {
-            payload = Bytes::from(text);
-        }
-    }
+    let (payload, encoding) = self::payload(payload, decode);
     let fields = [
         ("id", id.map_or(Reply::Null, |id| id.to_string().into())),
         ("name", name.map_or(Reply::Null, Reply::Bulk)),
         ("due", due(score)),
-        ("payload", Reply::Bulk(payload)),
+        ("payload", payload),
         ("format", format),
     ];
     let fields = fields.into_iter().chain(said(envelope)).chain(encoding);
     fields.map(|(key, value)| (key.into(), value)).collect()
+}
+
+/// A payload; with `decode` as text where it can be read as one, and the field that says what it
+/// was read as.
+pub fn payload(payload: Bytes, decode: bool) -> (Reply, Option<(&'static str, Reply)>) {
+    if !decode {
+        return (Reply::Bulk(payload), None);
+    }
+    let (read_as, shown) = encoding::decode(&payload);
+    let encoding = Some(("encoding", read_as.word().into()));
+    let text = match shown {
+        Cow::Owned(text) => Some(Bytes::from(text)),
+        Cow::Borrowed(_) => None,
+    };
+    (Reply::Bulk(text.unwrap_or(payload)), encoding)
 }
 
 /// What was said of a message beside its payload, as fields of a map: those that there are.

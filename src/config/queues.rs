@@ -6,7 +6,7 @@ use ::config::{Map, Value, ValueKind};
 
 use crate::domain::encoding::{Encoding, WORDS};
 use crate::domain::queue::QueueRules;
-use crate::domain::setup::{SETTINGS, Setting, Value as Setup};
+use crate::domain::setting::{SETTINGS, Setting, Value as Setup};
 
 use super::Limits;
 use super::kinds::{Kind, flag_of, one_of, text};

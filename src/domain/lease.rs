@@ -64,8 +64,18 @@ impl Display for Receipt {
 }
 
 /// How a message is given back.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Nack {
+    pub mode: NackMode,
+    /// `None`: as the mode says.
+    pub delay_ms: Option<u64>,
+    /// Kept with the message; at most [`REASON_BYTES_MAX`].
+    pub reason: Bytes,
+}
+
+/// Whether the attempt of a message that is given back counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Nack {
+pub enum NackMode {
     /// The attempt counts.
     Fail,
     /// It does not.
@@ -77,7 +87,7 @@ pub enum Nack {
     Tied,
 }
 
-impl Nack {
+impl NackMode {
     /// As clients and scripts have it.
     pub const WORDS: [(Self, &str); 3] =
         [(Self::Fail, "FAIL"), (Self::Silent, "SILENT"), (Self::Fatal, "FATAL")];

@@ -9,6 +9,7 @@ pub mod lease;
 pub mod password;
 pub mod queue;
 pub mod score;
+pub mod setting;
 pub mod setup;
 pub mod snowflake;
 pub mod text;

@@ -63,7 +63,24 @@ pub fn is_path(path: &str) -> bool {
     path.strip_prefix(BASE).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
+/// The answer to a request that was refused, with a line of the log.
+pub fn refused(refused: Problem, came: &Came) -> Response<Body> {
+    let (client, why) = (came.from, &refused.text);
+    // Mistakes are for whoever made them; who stays outside, or asks too much, is for people.
+    match refused.status {
+        StatusCode::FORBIDDEN
+        | StatusCode::PAYLOAD_TOO_LARGE
+        | StatusCode::REQUEST_TIMEOUT
+        | StatusCode::SERVICE_UNAVAILABLE => warn!(%client, why, "an API request was refused"),
+        _ => debug!(%client, why, "an API request was wrong"),
+    }
+    refused.response()
+}
+
 /// Answers a request to the API.
+///
+/// # Errors
+/// It is refused.
 pub async fn answer(
     request: Request<Incoming>,
     host: &Authority,
@@ -71,34 +88,9 @@ pub async fn answer(
     asked: &Asked,
     came: &Came,
     serving: &Cell<Serving>,
-) -> Response<Body> {
-    let (parts, body) = request.into_parts();
-    let answered = serve(parts, body, host, settings, asked, came, serving).await;
-    answered.unwrap_or_else(|refused| {
-        let (client, why) = (came.from, &refused.text);
-        // Mistakes are for whoever made them; who stays outside, or asks too much, is for people.
-        match refused.status {
-            StatusCode::FORBIDDEN
-            | StatusCode::PAYLOAD_TOO_LARGE
-            | StatusCode::REQUEST_TIMEOUT
-            | StatusCode::SERVICE_UNAVAILABLE => warn!(%client, why, "an API request was refused"),
-            _ => debug!(%client, why, "an API request was wrong"),
-        }
-        refused.response()
-    })
-}
-
-async fn serve(
-    parts: Parts,
-    body: Incoming,
-    host: &Authority,
-    settings: &Settings,
-    asked: &Asked,
-    came: &Came,
-    serving: &Cell<Serving>,
 ) -> Result<Response<Body>, Problem> {
-    let Parts { uri, headers, .. } = parts;
-    let method = if parts.method == Method::HEAD { Method::GET } else { parts.method };
+    let (Parts { method, uri, headers, .. }, body) = request.into_parts();
+    let method = if method == Method::HEAD { Method::GET } else { method };
     settings.admit(host, &method, &headers, came.loopback)?;
     if method == Method::GET && uri.path() == openapi::path() {
         let document = Body::from(openapi::DOCUMENT.clone());

@@ -47,19 +47,19 @@ fn document() -> Value {
 fn operation(route: &Route) -> Value {
     let (mut parameters, mut properties, mut required) = (Vec::new(), Map::new(), Vec::new());
     let mut open = false;
+    let parameter = |word: &Word, place: &str, schema: Value| {
+        json!({
+            "name": word.name, "in": place, "required": word.required,
+            "description": word.help, "schema": schema,
+        })
+    };
     for word in route.words {
-        let place = match word.form {
-            Form::Fixed(_) => continue,
-            Form::Path => "path",
-            _ if route.method == "GET" => "query",
-            Form::Settings => {
-                open = true;
-                continue;
-            }
-            Form::Due => {
-                due(&mut properties);
-                continue;
-            }
+        match word.form {
+            Form::Fixed(_) => {}
+            Form::Path => parameters.push(parameter(word, "path", json!({"type": "string"}))),
+            _ if route.method == "GET" => parameters.push(parameter(word, "query", schema(word))),
+            Form::Settings => open = true,
+            Form::Due => due(&mut properties),
             _ => {
                 if word.required {
                     required.push(word.name);
@@ -67,15 +67,10 @@ fn operation(route: &Route) -> Value {
                 let mut schema = schema(word);
                 schema["description"] = word.help.into();
                 properties.insert(word.name.to_owned(), schema);
-                continue;
             }
-        };
-        let schema = if place == "path" { json!({"type": "string"}) } else { schema(word) };
-        parameters.push(json!({
-            "name": word.name, "in": place, "required": word.required,
-            "description": word.help, "schema": schema,
-        }));
+        }
     }
+    let has_due = route.words.iter().any(|word| word.form == Form::Due);
     let name: String = route.path.chars().filter(|c| !"{}".contains(*c)).collect();
     let mut operation = json!({
         "operationId": route.method.as_str().to_lowercase() + &name.replace('/', "_"),
@@ -85,29 +80,28 @@ fn operation(route: &Route) -> Value {
         "responses": responses(route.answer),
     });
     if !properties.is_empty() || open {
-        let one = json!([{"required": ["delay"]}, {"required": ["at"]}]);
         let mut object = json!({
             "type": "object", "properties": properties, "required": required,
             "additionalProperties": open,
         });
-        if properties_have_due(route) {
-            object["oneOf"] = one;
+        if has_due {
+            object["oneOf"] = one_due();
         }
         operation["requestBody"] = json!({
-            "required": open || !required.is_empty() || properties_have_due(route),
+            "required": open || !required.is_empty() || has_due,
             "content": {"application/json": {"schema": object}},
         });
     }
     operation
 }
 
-fn properties_have_due(route: &Route) -> bool {
-    route.words.iter().any(|word| word.form == Form::Due)
-}
-
 fn due(properties: &mut Map<String, Value>) {
     properties.insert("delay".to_owned(), of_kind(Kind::Duration));
     properties.insert("at".to_owned(), of_kind(Kind::Time));
+}
+
+fn one_due() -> Value {
+    json!([{"required": ["delay"]}, {"required": ["at"]}])
 }
 
 fn of_kind(kind: Kind) -> Value {
@@ -140,7 +134,7 @@ fn schema(word: &Word) -> Value {
             json!({"type": "array", "minItems": 1, "items": {
                 "type": "object", "properties": properties, "required": ["payload"],
                 "additionalProperties": false,
-                "oneOf": [{"required": ["delay"]}, {"required": ["at"]}],
+                "oneOf": one_due(),
             }})
         }
         _ => of_kind(word.kind),

@@ -19,26 +19,6 @@ use super::list::{
 };
 use super::text::{head, series};
 
-/// In the order of [`QueueMetrics::counts`].
-const COUNTED: [&Spec; 17] = [
-    &OFFERED,
-    &DELIVERED,
-    &CANCELLED,
-    &REMOVED,
-    &QUARANTINED,
-    &TAKEN,
-    &ACKED,
-    &NACKED,
-    &LAPSED,
-    &DIED,
-    &REQUEUED,
-    &STALE,
-    &CRON_OFFERED,
-    &CRON_SKIPPED,
-    &CRON_MISSED,
-    &DEAD_DROPPED,
-    &EXPIRED,
-];
 /// In the order of [`Reading::numbers`].
 const READ: [&Spec; 11] = [
     &PENDING,
@@ -57,7 +37,7 @@ const READ: [&Spec; 11] = [
 /// The metrics of one queue, or of all that share `other`.
 pub struct QueueMetrics {
     label: String,
-    counts: [AtomicU64; COUNTED.len()],
+    counts: Counts,
     lateness: Lateness,
     reading: Mutex<Reading>,
     groups: Mutex<Vec<GroupReading>>,
@@ -111,33 +91,89 @@ impl Reading {
     }
 }
 
-/// The same numbers as `/metrics`, since the start of the broker.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct QueueSnapshot {
-    pub offered: u64,
-    pub delivered: u64,
-    pub cancelled: u64,
-    pub removed: u64,
-    pub quarantined: u64,
-    pub taken: u64,
-    pub acked: u64,
-    pub nacked: u64,
-    pub lapsed: u64,
-    pub died: u64,
-    pub requeued: u64,
-    pub stale: u64,
-    pub expired: u64,
-    /// None where nothing was delivered.
-    pub lateness_p50_ms: Option<f64>,
-    pub lateness_p99_ms: Option<f64>,
-    pub lateness_max_ms: Option<f64>,
+/// What is counted of a queue: a method for each, and its metric.
+macro_rules! counted {
+    ($($(#[$doc:meta])* $name:ident: $spec:ident;)*) => {
+        /// In the order of [`QueueMetrics::counted`].
+        const COUNTED: [&Spec; [$(stringify!($name)),*].len()] = [$(&$spec),*];
+
+        #[derive(Default)]
+        struct Counts {
+            $($name: AtomicU64),*
+        }
+
+        /// The same numbers as `/metrics`, since the start of the broker.
+        #[derive(Debug, Clone, Copy, PartialEq, Default)]
+        pub struct QueueSnapshot {
+            $(pub $name: u64,)*
+            /// None where nothing was delivered.
+            pub lateness_p50_ms: Option<f64>,
+            pub lateness_p99_ms: Option<f64>,
+            pub lateness_max_ms: Option<f64>,
+        }
+
+        impl QueueMetrics {
+            $(
+                $(#[$doc])*
+                pub fn $name(&self, count: u64) {
+                    self.counts.$name.fetch_add(count, Relaxed);
+                }
+            )*
+
+            /// In the order of their metrics.
+            pub fn counted(&self) -> [u64; COUNTED.len()] {
+                [$(self.counts.$name.load(Relaxed)),*]
+            }
+
+            pub fn snapshot(&self) -> QueueSnapshot {
+                let any = self.lateness.count() > 0;
+                let ms = |us: u64| any.then_some(us as f64 / 1e3);
+                QueueSnapshot {
+                    $($name: self.counts.$name.load(Relaxed),)*
+                    lateness_p50_ms: ms(self.lateness.quantile_us(0.5)),
+                    lateness_p99_ms: ms(self.lateness.quantile_us(0.99)),
+                    lateness_max_ms: ms(self.lateness.max_us()),
+                }
+            }
+        }
+    };
+}
+
+counted! {
+    offered: OFFERED;
+    delivered: DELIVERED;
+    cancelled: CANCELLED;
+    removed: REMOVED;
+    quarantined: QUARANTINED;
+    /// Messages were handed out to takers.
+    taken: TAKEN;
+    acked: ACKED;
+    nacked: NACKED;
+    /// Leases ran out.
+    lapsed: LAPSED;
+    /// No attempt is left.
+    died: DIED;
+    /// Dead messages were brought back.
+    requeued: REQUEUED;
+    /// Receipts settled nothing.
+    stale: STALE;
+    /// Occurrences of schedules were offered.
+    cron_offered: CRON_OFFERED;
+    /// Occurrences were left out, since the one before was still pending.
+    cron_skipped: CRON_SKIPPED;
+    /// Nobody was there to offer occurrences at their moment, and they are passed over.
+    cron_missed: CRON_MISSED;
+    /// Dead messages were dropped by the settings of the queue.
+    dead_dropped: DEAD_DROPPED;
+    /// Messages expired before a taker had them.
+    expired: EXPIRED;
 }
 
 impl QueueMetrics {
     pub(super) fn new(label: String) -> Self {
         Self {
             label,
-            counts: Default::default(),
+            counts: Counts::default(),
             lateness: Lateness::new(),
             reading: Mutex::default(),
             groups: Mutex::default(),
@@ -147,84 +183,6 @@ impl QueueMetrics {
     /// The name as `/metrics` shows it, or `other`.
     pub fn label(&self) -> &str {
         &self.label
-    }
-
-    pub fn offered(&self, messages: u64) {
-        self.counts[0].fetch_add(messages, Relaxed);
-    }
-
-    pub fn delivered(&self, messages: u64) {
-        self.counts[1].fetch_add(messages, Relaxed);
-    }
-
-    pub fn cancelled(&self, messages: u64) {
-        self.counts[2].fetch_add(messages, Relaxed);
-    }
-
-    pub fn removed(&self, messages: u64) {
-        self.counts[3].fetch_add(messages, Relaxed);
-    }
-
-    pub fn quarantined(&self, members: u64) {
-        self.counts[4].fetch_add(members, Relaxed);
-    }
-
-    /// Messages were handed out to takers.
-    pub fn taken(&self, messages: u64) {
-        self.counts[5].fetch_add(messages, Relaxed);
-    }
-
-    pub fn acked(&self, messages: u64) {
-        self.counts[6].fetch_add(messages, Relaxed);
-    }
-
-    pub fn nacked(&self, messages: u64) {
-        self.counts[7].fetch_add(messages, Relaxed);
-    }
-
-    /// Leases ran out.
-    pub fn lapsed(&self, messages: u64) {
-        self.counts[8].fetch_add(messages, Relaxed);
-    }
-
-    /// No attempt is left.
-    pub fn died(&self, messages: u64) {
-        self.counts[9].fetch_add(messages, Relaxed);
-    }
-
-    /// Dead messages were brought back.
-    pub fn requeued(&self, messages: u64) {
-        self.counts[10].fetch_add(messages, Relaxed);
-    }
-
-    /// Receipts settled nothing.
-    pub fn stale(&self, receipts: u64) {
-        self.counts[11].fetch_add(receipts, Relaxed);
-    }
-
-    /// Occurrences of schedules were offered.
-    pub fn cron_offered(&self, messages: u64) {
-        self.counts[12].fetch_add(messages, Relaxed);
-    }
-
-    /// Occurrences were left out, since the one before was still pending.
-    pub fn cron_skipped(&self, occurrences: u64) {
-        self.counts[13].fetch_add(occurrences, Relaxed);
-    }
-
-    /// Nobody was there to offer occurrences at their moment, and they are passed over.
-    pub fn cron_missed(&self, occurrences: u64) {
-        self.counts[14].fetch_add(occurrences, Relaxed);
-    }
-
-    /// Dead messages were dropped by the settings of the queue.
-    pub fn dead_dropped(&self, messages: u64) {
-        self.counts[15].fetch_add(messages, Relaxed);
-    }
-
-    /// Messages expired before a taker had them.
-    pub fn expired(&self, messages: u64) {
-        self.counts[16].fetch_add(messages, Relaxed);
     }
 
     /// Messages were delivered this long after they were due (less than 0 counts as 0).
@@ -259,47 +217,17 @@ impl QueueMetrics {
     pub fn reading(&self) -> Reading {
         *self.reading.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    /// In the order of their metrics.
-    pub fn counted(&self) -> [u64; COUNTED.len()] {
-        self.counts.each_ref().map(|count| count.load(Relaxed))
-    }
-
-    pub fn snapshot(&self) -> QueueSnapshot {
-        let counted = self.counted();
-        let [offered, delivered, cancelled, removed, quarantined, ..] = counted;
-        let [_, _, _, _, _, taken, acked, nacked, lapsed, died, requeued, stale, ..] = counted;
-        let [.., expired] = counted;
-        let any = self.lateness.count() > 0;
-        let ms = |us: u64| any.then_some(us as f64 / 1e3);
-        QueueSnapshot {
-            offered,
-            delivered,
-            cancelled,
-            removed,
-            quarantined,
-            taken,
-            acked,
-            nacked,
-            lapsed,
-            died,
-            requeued,
-            stale,
-            expired,
-            lateness_p50_ms: ms(self.lateness.quantile_us(0.5)),
-            lateness_p99_ms: ms(self.lateness.quantile_us(0.99)),
-            lateness_max_ms: ms(self.lateness.max_us()),
-        }
-    }
 }
 
 /// All series of all queues in Prometheus's text format.
 pub(super) fn write(queues: &[Arc<QueueMetrics>], out: &mut String) {
+    let counts: Vec<_> = queues.iter().map(|queue| queue.counted()).collect();
     for (place, spec) in COUNTED.into_iter().enumerate() {
         head(spec, out);
-        for queue in queues {
-            let count = queue.counts.get(place).map_or(0, |count| count.load(Relaxed));
-            series(spec, "", &[("queue", &queue.label)], count, out);
+        for (queue, counts) in queues.iter().zip(&counts) {
+            if let Some(count) = counts.get(place) {
+                series(spec, "", &[("queue", &queue.label)], count, out);
+            }
         }
     }
     head(&LATENESS, out);

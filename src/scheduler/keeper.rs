@@ -20,14 +20,14 @@ use futures_util::stream::{self, StreamExt};
 use tokio::sync::Notify;
 
 use crate::domain::queue::Cut;
-use crate::domain::setup::LEASE;
+use crate::domain::setting::LEASE;
 use crate::metrics::{GroupReading, Metrics};
 use crate::scheduler::host::Host;
 use crate::scheduler::pace::RETRY;
 use crate::scheduler::queue_loop::Moment;
 use crate::store::clock::monotonic_us;
 use crate::store::keys::{self, QueueKeys, STREAM_REGISTRY};
-use crate::store::streams::{Kept, StreamState, Which};
+use crate::store::streams::{Kept, StreamGroup, StreamState, Which};
 use crate::store::{Store, StoreError};
 
 /// Streams that are worked on at one time.
@@ -78,12 +78,11 @@ pub struct Keeper {
     sooner: Notify,
 }
 
-/// The rest that a round leaves.
-struct Round {
-    /// There is more to do than it did.
-    more: bool,
+/// When a stream has its turn again.
+struct Next {
+    /// How long until its next round; `None`: as it was, since only retries were looked at.
+    round_us: Option<u64>,
     retry_ms: Option<Moment>,
-    state: StreamState,
 }
 
 impl Keeper {
@@ -242,7 +241,6 @@ impl Keeper {
             false => self.retries(&suffix, &keys).await,
         };
         let (local_us, now_ms) = (monotonic_us(), self.now_ms());
-        let many = 1 + self.queues.borrow().len() as u64 / MANY;
         let mut queues = self.queues.borrow_mut();
         let Some(entry) = queues.get_mut(&suffix) else {
             return done.map(|_| ());
@@ -250,15 +248,12 @@ impl Keeper {
         entry.under_way = false;
         let later = entry.retry_ms;
         match &done {
-            Ok(Some(round)) => {
-                if is_round {
-                    let lease_us = round.state.settings.number(&LEASE).saturating_mul(1_000);
-                    let pause_us = (lease_us / ROUNDS).clamp(ROUND_LEAST_US, ROUND_MOST_US) * many;
-                    let pause_us = if round.more { pause_us.min(SOON_US) } else { pause_us };
-                    entry.round_us = local_us + pause_us;
+            Ok(Some(next)) => {
+                if let Some(round_us) = next.round_us {
+                    entry.round_us = local_us + round_us;
                 }
                 // Not at once where the clock of Redis is behind what is known of it.
-                let retry_ms = round.retry_ms.map(|ms| ms.max(now_ms + 1));
+                let retry_ms = next.retry_ms.map(|ms| ms.max(now_ms + 1));
                 entry.retry_ms = retry_ms.into_iter().chain(later).min();
             }
             // No stream any more: the next look at what is noted says so.
@@ -285,7 +280,7 @@ impl Keeper {
     }
 
     /// Everything for one stream.
-    async fn round(&self, suffix: &Bytes, keys: &QueueKeys) -> Result<Option<Round>, StoreError> {
+    async fn round(&self, suffix: &Bytes, keys: &QueueKeys) -> Result<Option<Next>, StoreError> {
         let Some(state) = self.store.stream_look(keys).await? else {
             return Ok(None);
         };
@@ -307,17 +302,19 @@ impl Keeper {
         }
         self.forget_consumers(suffix, keys, &state).await?;
         let retry_ms = self.bring_back(keys, &names, state.next_ms).await?;
-        Ok(Some(Round { more, retry_ms, state }))
+        let lease_us = state.settings.number(&LEASE).saturating_mul(1_000);
+        let many = 1 + self.queues.borrow().len() as u64 / MANY;
+        let round_us = (lease_us / ROUNDS).clamp(ROUND_LEAST_US, ROUND_MOST_US) * many;
+        let round_us = if more { round_us.min(SOON_US) } else { round_us };
+        Ok(Some(Next { round_us: Some(round_us), retry_ms }))
     }
 
     /// Only what is due to come back.
-    async fn retries(&self, suffix: &Bytes, keys: &QueueKeys) -> Result<Option<Round>, StoreError> {
+    async fn retries(&self, suffix: &Bytes, keys: &QueueKeys) -> Result<Option<Next>, StoreError> {
         let groups = self.queues.borrow().get(suffix).map(|entry| entry.groups.clone());
         let groups = groups.unwrap_or_default();
         let retry_ms = self.bring_back(keys, &groups, Some(0)).await?;
-        let state =
-            StreamState { settings: Default::default(), next_ms: retry_ms, groups: Vec::new() };
-        Ok(Some(Round { more: false, retry_ms, state }))
+        Ok(Some(Next { round_us: None, retry_ms }))
     }
 
     /// Brings back the retries of all groups that are due; when the next one is.
@@ -325,9 +322,8 @@ impl Keeper {
         &self,
         keys: &QueueKeys,
         groups: &[Bytes],
-        next_ms: Option<Moment>,
+        mut next_ms: Option<Moment>,
     ) -> Result<Option<Moment>, StoreError> {
-        let mut next_ms = next_ms;
         for _ in 0..CALLS_MAX {
             if next_ms.is_none_or(|next_ms| next_ms > self.now_ms()) {
                 return Ok(next_ms);
@@ -361,8 +357,7 @@ impl Keeper {
         let noted = self.queues.borrow().get(suffix).and_then(|it| it.cursors.get(&of).cloned());
         let mut cursor = noted.unwrap_or_default();
         for _ in 0..CALLS_MAX {
-            let kept = self.store.stream_keep(keys, group, which, cursor).await?;
-            let Some(kept) = kept else {
+            let Some(kept) = self.store.stream_keep(keys, group, which, cursor).await? else {
                 return Ok(false);
             };
             self.count(keys, &kept);
@@ -385,7 +380,7 @@ impl Keeper {
         which: Which,
     ) -> Result<bool, StoreError> {
         for _ in 0..CALLS_MAX {
-            if !self.store.stream_trim(keys, group, which).await?.1 {
+            if !self.store.stream_trim(keys, group, which).await? {
                 return Ok(false);
             }
         }
@@ -430,7 +425,7 @@ impl Keeper {
     }
 
     fn show(&self, keys: &QueueKeys, state: &StreamState) {
-        let group = |group: &crate::store::streams::StreamGroup| GroupReading {
+        let group = |group: &StreamGroup| GroupReading {
             name: group.name.clone(),
             pending: group.pending,
             lag: group.lag,

@@ -15,14 +15,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{Notify, Semaphore, oneshot};
 
-use crate::domain::lease::{Nack, Receipt};
+use crate::domain::lease::{Nack, NackMode, Receipt};
 use crate::domain::queue::{Cut, QueueName};
 use crate::metrics::Metrics;
 use crate::scheduler::tied::Tied;
 use crate::scheduler::waiting::Waiting;
 use crate::store::keys::{self, QueueKeys};
 use crate::store::leases::{Leased, Next, Took, Wanted};
-use crate::store::settles::Settlement;
+use crate::store::settles::{Settled, Settlement};
 use crate::store::{Store, StoreError};
 
 /// Messages that one call asks for.
@@ -135,6 +135,17 @@ pub fn note_dropped(metrics: &Metrics, queue: &QueueName, dropped: u64) {
             "dead messages were dropped, the oldest first: dead_max or dead_keep_ms of the queue"
         );
     }
+}
+
+/// Counts messages that were given back, and those that were dropped; whether there are any.
+pub fn note_given_back(metrics: &Metrics, queue: &QueueName, given: &Settled) -> bool {
+    note_dropped(metrics, queue, given.dropped);
+    if given.count > 0 {
+        let metrics = metrics.queue(queue.as_bytes());
+        metrics.nacked(given.count);
+        metrics.died(given.died);
+    }
+    given.count > 0
 }
 
 pub struct Takers {
@@ -535,15 +546,12 @@ impl Takers {
             for (queue, receipts) in each {
                 let permit = self.gives_back.acquire().await;
                 // What fails here comes back when the lease runs out.
-                let how = Settlement::Nack { mode: Nack::Tied, delay_ms: None, reason: CLOSED };
+                let nack = Nack { mode: NackMode::Tied, delay_ms: None, reason: CLOSED };
+                let how = Settlement::Nack(nack);
                 let given = self.store.settle(queue, how, receipts.to_vec()).await;
                 drop(permit);
                 let Ok(given) = given else { continue };
-                note_dropped(&self.metrics, queue, given.dropped);
-                if given.count > 0 {
-                    let metrics = self.metrics.queue(queue.as_bytes());
-                    metrics.nacked(given.count);
-                    metrics.died(given.died);
+                if note_given_back(&self.metrics, queue, &given) {
                     self.look(queue.as_bytes());
                 }
             }

@@ -12,12 +12,13 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use crate::domain::envelope::Envelope;
 use crate::domain::lease::{LeaseId, Receipt};
 use crate::domain::queue::{QueueName, Score};
-use crate::domain::setup::{LEASE, LIMIT, Settings, SettingsChange};
+use crate::domain::setting::{LEASE, LIMIT};
+use crate::domain::setup::{Settings, SettingsChange};
 use crate::store::answer::Answer;
 use crate::store::cursor::Cursor;
 use crate::store::delivery::broken;
 use crate::store::keys::{Key, QueueKeys};
-use crate::store::messages::{args, part_applied};
+use crate::store::messages::part_applied;
 use crate::store::node::Asker;
 use crate::store::script::{DEAD, READY, SETUP, TAKE, TAKEN};
 use crate::store::settles::Settlement;
@@ -193,7 +194,6 @@ impl Store {
         message_max: usize,
         cursor: &Cursor,
     ) -> Result<(Vec<HeldMessage>, Cursor), StoreError> {
-        let keys = QueueKeys::new(queue.as_bytes()).of(&TAKEN);
         let place = match held {
             Held::Leased => "leased",
             Held::Waiting => "retry",
@@ -206,7 +206,7 @@ impl Store {
             number(message_max),
         ];
         let more = more.into_iter().chain(cursor.args());
-        let mut answer = self.read(&TAKEN, &keys, args(queue, more)).await?;
+        let mut answer = self.ask(&TAKEN, queue, more).await?;
         if answer.status == "LOST" {
             return Err(StoreError::LostCursor);
         }

@@ -89,6 +89,17 @@ impl Store {
         self.write(script, keys, args(queue, more)).await
     }
 
+    /// Calls a reading script of one queue.
+    pub(super) async fn ask(
+        &self,
+        script: &'static Script,
+        queue: &QueueName,
+        more: impl IntoIterator<Item = Bytes>,
+    ) -> Result<Answer, StoreError> {
+        let keys = QueueKeys::new(queue.as_bytes()).of(script);
+        self.read(script, &keys, args(queue, more)).await
+    }
+
     /// Takes messages out; each is atomic. Many of them take several calls.
     ///
     /// # Errors
@@ -259,9 +270,8 @@ impl Store {
         which: &MessageRef,
         message_max: usize,
     ) -> Result<Option<Message>, StoreError> {
-        let keys = QueueKeys::new(queue.as_bytes()).of(&GET);
         let more = pair(which).into_iter().chain([number(message_max)]);
-        let mut answer = self.read(&GET, &keys, args(queue, more)).await?;
+        let mut answer = self.ask(&GET, queue, more).await?;
         let (member, score, name) = (answer.bytes()?, answer.score_if_any()?, answer.bytes()?);
         Ok(score.map(|score| message(member, score, name)))
     }
@@ -279,7 +289,6 @@ impl Store {
         message_max: usize,
         cursor: &Cursor,
     ) -> Result<(Vec<Message>, Cursor), StoreError> {
-        let keys = QueueKeys::new(queue.as_bytes()).of(&RANGE);
         let bounds = [
             number(from),
             number(to),
@@ -288,7 +297,7 @@ impl Store {
             number(message_max),
         ];
         let more = bounds.into_iter().chain(cursor.args());
-        let mut answer = self.read(&RANGE, &keys, args(queue, more)).await?;
+        let mut answer = self.ask(&RANGE, queue, more).await?;
         if answer.status == "LOST" {
             return Err(StoreError::LostCursor);
         }
@@ -306,8 +315,7 @@ impl Store {
     /// # Errors
     /// As every reading call.
     pub async fn size(&self, queue: &QueueName) -> Result<u64, StoreError> {
-        let keys = QueueKeys::new(queue.as_bytes()).of(&SIZE);
-        self.read(&SIZE, &keys, args(queue, [])).await?.count()
+        self.ask(&SIZE, queue, []).await?.count()
     }
 
     /// How many messages are due from each moment on and before the next, Unix ms ascending.
@@ -343,8 +351,7 @@ impl Store {
         queue: &QueueName,
         known: Option<u64>,
     ) -> Result<QueueState, StoreError> {
-        let keys = QueueKeys::new(queue.as_bytes()).of(&INFO);
-        let mut answer = self.read(&INFO, &keys, args(queue, [moment_or_none(known)])).await?;
+        let mut answer = self.ask(&INFO, queue, [moment_or_none(known)]).await?;
         Ok(QueueState {
             now_us: answer.now_us,
             pending: answer.count()?,
@@ -380,13 +387,12 @@ impl Store {
         count: u64,
         message_max: usize,
     ) -> Result<Vec<(Score, Bytes)>, StoreError> {
-        let keys = QueueKeys::new(queue.as_bytes()).of(&QUARANTINE_LIST);
         let more = [
             number(count),
             number(self.limits.reply_bytes_max.min(message_max)),
             number(message_max),
         ];
-        let mut answer = self.read(&QUARANTINE_LIST, &keys, args(queue, more)).await?;
+        let mut answer = self.ask(&QUARANTINE_LIST, queue, more).await?;
         let mut members = Vec::with_capacity(answer.len() / 2);
         while !answer.is_empty() {
             let member = answer.bytes()?;

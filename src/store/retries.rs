@@ -9,10 +9,9 @@ use bytes::Bytes;
 use crate::domain::envelope::Envelope;
 use crate::domain::lease::LeaseId;
 use crate::domain::queue::{Due, MessageRef, QueueName};
-use crate::domain::setup::LIMIT;
-use crate::store::keys::QueueKeys;
+use crate::domain::setting::LIMIT;
 use crate::store::leases::HeldMessage;
-use crate::store::messages::{args, part_applied};
+use crate::store::messages::part_applied;
 use crate::store::script::{RELEASE, RETRY, RETRY_GET};
 use crate::store::search::BYTES_MAX;
 use crate::store::{Store, StoreError, number};
@@ -100,10 +99,9 @@ impl Store {
         id: LeaseId,
         message_max: usize,
     ) -> Result<Option<HeldMessage>, StoreError> {
-        let keys = QueueKeys::new(queue.as_bytes()).of(&RETRY_GET);
         let id = Bytes::copy_from_slice(&id);
         let more = [id.clone(), number(message_max)];
-        let mut answer = self.read(&RETRY_GET, &keys, args(queue, more)).await?;
+        let mut answer = self.ask(&RETRY_GET, queue, more).await?;
         let Some(moment) = answer.score_if_any()? else {
             return Ok(None);
         };

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use crate::domain::queue::{QueueName, Score};
 use crate::store::cursor::{Cursor, Pages};
 use crate::store::keys::QueueKeys;
-use crate::store::messages::{Changed, args, few, part_applied};
+use crate::store::messages::{Changed, few, part_applied};
 use crate::store::script::{CANCEL, CONTAINS, FIRE, RANGE, REMOVE_LISTED, REMOVE_PENDING, Script};
 use crate::store::{Store, StoreError, number};
 
@@ -165,7 +165,6 @@ impl Store {
         message_max: usize,
         start: &Cursor,
     ) -> Result<Read, StoreError> {
-        let keys = QueueKeys::new(queue.as_bytes()).of(&RANGE);
         let bounds = [
             number(from),
             number(to),
@@ -174,7 +173,7 @@ impl Store {
             number(message_max),
         ];
         let more = bounds.into_iter().chain(start.args()).chain([Bytes::from_static(b"search")]);
-        let mut answer = self.read(&RANGE, &keys, args(queue, more)).await?;
+        let mut answer = self.ask(&RANGE, queue, more).await?;
         if answer.status == "LOST" {
             return Err(StoreError::LostCursor);
         }

@@ -14,9 +14,9 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::domain::lease::{Nack, Receipt};
+use crate::domain::lease::{Nack, NackMode, Receipt};
 use crate::domain::queue::QueueName;
-use crate::domain::setup::{BACKOFF_MAX, BACKOFF_MIN, JITTER, LIMIT};
+use crate::domain::setting::{BACKOFF_MAX, BACKOFF_MIN, JITTER, LIMIT};
 use crate::store::leases::lease;
 use crate::store::script::{ACK, EXTEND, NACK};
 use crate::store::{Store, StoreError, number};
@@ -29,8 +29,8 @@ const CALL_RECEIPTS_MAX: usize = 1_000;
 pub enum Settlement {
     /// They are done.
     Ack,
-    /// They are given back. `delay_ms`: `None` as the mode says.
-    Nack { mode: Nack, delay_ms: Option<u64>, reason: Bytes },
+    /// They are given back.
+    Nack(Nack),
     /// They are leased for longer, from now on. `lease_ms`: `None` for that of the queue.
     Extend { lease_ms: Option<u64> },
 }
@@ -38,7 +38,7 @@ pub enum Settlement {
 impl Settlement {
     /// The messages can be taken again at once, and the delivery does not count.
     pub const RETURN: Self =
-        Self::Nack { mode: Nack::Silent, delay_ms: None, reason: Bytes::new() };
+        Self::Nack(Nack { mode: NackMode::Silent, delay_ms: None, reason: Bytes::new() });
 }
 
 /// The outcome of one client's settlement.
@@ -200,18 +200,9 @@ impl Store {
         let (script, mut more) = match how {
             Settlement::Ack => (&ACK, Vec::new()),
             Settlement::Extend { lease_ms } => (&EXTEND, vec![lease(*lease_ms)]),
-            Settlement::Nack { mode, delay_ms, reason } => {
-                let backoff = [&LIMIT, &BACKOFF_MIN, &BACKOFF_MAX, &JITTER];
-                let mut terms = vec![
-                    Bytes::from_static(mode.word().as_bytes()),
-                    delay_ms.map_or_else(Bytes::new, number),
-                    reason.clone(),
-                ];
-                terms.extend(backoff.map(|setting| number(setting.default)));
-                (&NACK, terms)
-            }
+            Settlement::Nack(nack) => (&NACK, terms(nack).into()),
         };
-        let is_nack = matches!(how, Settlement::Nack { .. });
+        let is_nack = matches!(how, Settlement::Nack(_));
         let receipts = clients.iter().map(Vec::len).sum::<usize>();
         let mut chances = chances(if is_nack { receipts } else { 0 });
         for (nth, receipts) in clients.iter().enumerate() {
@@ -242,6 +233,15 @@ impl Store {
         }
         outcomes
     }
+}
+
+/// How messages are given back, as scripts take it: with the backoff of a queue that sets none.
+pub(super) fn terms(nack: &Nack) -> [Bytes; 7] {
+    let [limit, min, max, jitter] =
+        [&LIMIT, &BACKOFF_MIN, &BACKOFF_MAX, &JITTER].map(|setting| number(setting.default));
+    let mode = Bytes::from_static(nack.mode.word().as_bytes());
+    let delay = nack.delay_ms.map_or_else(Bytes::new, number);
+    [mode, delay, nack.reason.clone(), limit, min, max, jitter]
 }
 
 /// What each of so many waits owes to chance, 0 to 999.

@@ -9,9 +9,8 @@ use redis_protocol::resp3::types::BytesFrame;
 
 use crate::domain::lease::Nack;
 use crate::domain::queue::{QueueName, Score};
-use crate::domain::setup::{
-    BACKOFF_MAX, BACKOFF_MIN, CONSUMER_IDLE, JITTER, LEASE, LIMIT, STREAM_KEEP, Settings,
-};
+use crate::domain::setting::{CONSUMER_IDLE, LEASE, LIMIT, STREAM_KEEP};
+use crate::domain::setup::Settings;
 use crate::store::answer::Answer;
 use crate::store::delivery::{broken, some_of};
 use crate::store::keys::QueueKeys;
@@ -21,7 +20,7 @@ use crate::store::script::{
     STREAM_AGAIN, STREAM_HEADS, STREAM_IDLE, STREAM_KEEP as KEEP, STREAM_LOOK, STREAM_NACK,
     STREAM_TRIM, Script,
 };
-use crate::store::settles::{Settled, chances};
+use crate::store::settles::{Settled, chances, terms};
 use crate::store::{Store, StoreError, number};
 
 /// Entries of which one call reads the times, about half a millisecond of Redis.
@@ -163,7 +162,7 @@ impl Store {
         Ok(Some((Kept { again, died, ..Kept::default() }, next_ms)))
     }
 
-    /// Takes out what all groups have acknowledged; how many, and whether there may be more.
+    /// Takes out what all groups have acknowledged; whether there may be more.
     /// `group`: one of the groups, whose own stream may be meant.
     ///
     /// # Errors
@@ -173,12 +172,13 @@ impl Store {
         k: &QueueKeys,
         group: &Bytes,
         which: Which,
-    ) -> Result<(u64, bool), StoreError> {
+    ) -> Result<bool, StoreError> {
         let more = [which.word(), number(STREAM_KEEP.default), number(TRIM_MAX)];
-        match self.of_group(&STREAM_TRIM, k, group, more).await? {
-            Some(mut answer) => Ok((answer.count()?, answer.count()? == 1)),
-            None => Ok((0, false)),
-        }
+        let Some(mut answer) = self.of_group(&STREAM_TRIM, k, group, more).await? else {
+            return Ok(false);
+        };
+        let _trimmed = answer.count()?;
+        Ok(answer.count()? == 1)
     }
 
     /// Deletes consumers of a group that are gone; how many.
@@ -200,14 +200,12 @@ impl Store {
         queue: &QueueName,
         group: &Bytes,
         entries: &[Bytes],
-        mode: Nack,
-        delay_ms: Option<u64>,
-        reason: Bytes,
+        nack: &Nack,
     ) -> Result<Settled, StoreError> {
         let mut settled = Settled::default();
         let mut left = entries;
         while !left.is_empty() {
-            let call = self.stream_nack_some(queue, group, left, mode, delay_ms, reason.clone());
+            let call = self.stream_nack_some(queue, group, left, nack);
             let (some, done) = call.await.map_err(|error| part_applied(error, settled.count))?;
             settled.count += some.count;
             settled.died += some.died;
@@ -222,24 +220,12 @@ impl Store {
         queue: &QueueName,
         group: &Bytes,
         entries: &[Bytes],
-        mode: Nack,
-        delay_ms: Option<u64>,
-        reason: Bytes,
+        nack: &Nack,
     ) -> Result<(Settled, usize), StoreError> {
-        let terms = [
-            group.clone(),
-            Bytes::from_static(mode.word().as_bytes()),
-            delay_ms.map_or_else(Bytes::new, number),
-            reason,
-            number(LIMIT.default),
-            number(BACKOFF_MIN.default),
-            number(BACKOFF_MAX.default),
-            number(JITTER.default),
-        ];
         let each = entries.iter().cloned().zip(chances(entries.len()));
         let each = each.flat_map(<[Bytes; 2]>::from);
         let keys = QueueKeys::new(queue.as_bytes()).of_group(&STREAM_NACK, group);
-        let more = terms.into_iter().chain(each);
+        let more = [group.clone()].into_iter().chain(terms(nack)).chain(each);
         let mut answer = self.write(&STREAM_NACK, keys, args(queue, more)).await?;
         let (count, died, _next) = (answer.count()?, answer.count()?, answer.bytes()?);
         Ok((Settled { count, died, ..Settled::default() }, answer.count()? as usize))

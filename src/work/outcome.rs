@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::time::{Duration, SystemTime};
 
-use crate::domain::lease::{Nack, REASON_BYTES_MAX};
+use crate::domain::lease::{NackMode, REASON_BYTES_MAX};
 
 /// EX_DATAERR of sysexits.h: the message can never be handled.
 const DATA: i32 = 65;
@@ -22,7 +22,7 @@ const PASSING: [u16; 6] = [401, 403, 404, 408, 425, 429];
 pub enum Settle {
     Ack,
     Nack {
-        mode: Nack,
+        mode: NackMode,
         /// `None`: the queue's own wait.
         delay: Option<Duration>,
         /// One line of at most [`REASON_BYTES_MAX`] bytes; empty = none.
@@ -68,24 +68,24 @@ impl Done {
 
     /// The attempt counts, and more may follow.
     pub fn failed(reason: impl Into<String>) -> Self {
-        Self::nack(Nack::Fail, Label::Failed, reason)
+        Self::nack(NackMode::Fail, Label::Failed, reason)
     }
 
     /// The message is dead.
     pub fn fatal(reason: impl Into<String>) -> Self {
-        Self::nack(Nack::Fatal, Label::Fatal, reason)
+        Self::nack(NackMode::Fatal, Label::Fatal, reason)
     }
 
     pub fn timeout() -> Self {
-        Self::nack(Nack::Fail, Label::Timeout, "timeout")
+        Self::nack(NackMode::Fail, Label::Timeout, "timeout")
     }
 
     /// Back to the queue as if it had not been taken.
     pub fn silent() -> Self {
-        Self::nack(Nack::Silent, Label::Silent, "")
+        Self::nack(NackMode::Silent, Label::Silent, "")
     }
 
-    fn nack(mode: Nack, label: Label, reason: impl Into<String>) -> Self {
+    fn nack(mode: NackMode, label: Label, reason: impl Into<String>) -> Self {
         Self {
             settle: Settle::Nack { mode, delay: None, reason: reason.into() },
             label,

@@ -376,7 +376,7 @@ fn b(text: &str) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::lease::Nack;
+    use crate::domain::lease::NackMode;
 
     #[test]
     fn settlements() {
@@ -397,10 +397,10 @@ mod tests {
         #[rustfmt::skip]
         let rows = [
             (Settle::Ack, "DQ.ACK q ab:1"),
-            (nack(Nack::Fail, None, "x y"), "DQ.NACK q ab:1 FAIL REASON x y"),
-            (nack(Nack::Silent, None, ""), "DQ.NACK q ab:1 SILENT"),
-            (nack(Nack::Fatal, None, "z"), "DQ.NACK q ab:1 FATAL REASON z"),
-            (nack(Nack::Fail, Some(5), "z"), "DQ.NACK q ab:1 FAIL DELAY 5000 REASON z"),
+            (nack(NackMode::Fail, None, "x y"), "DQ.NACK q ab:1 FAIL REASON x y"),
+            (nack(NackMode::Silent, None, ""), "DQ.NACK q ab:1 SILENT"),
+            (nack(NackMode::Fatal, None, "z"), "DQ.NACK q ab:1 FATAL REASON z"),
+            (nack(NackMode::Fail, Some(5), "z"), "DQ.NACK q ab:1 FAIL DELAY 5000 REASON z"),
         ];
         for (settle, words) in rows {
             let seen = settlement(&message, &settle);

@@ -53,38 +53,23 @@ const HOUR_S: i64 = 3_600;
 const MESSAGES: usize = 200;
 const DRAINED: Duration = Duration::from_secs(60);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
-    WorkerKilled,
-    BrokerKilled,
-    BrokerStopped,
-    RedisKilled,
-    RedisStopped,
-    NetworkCut,
-    LinksReset,
-    HalfReply,
-    ScriptFlush,
-    MaxMemory,
-    ClockAhead,
-    ClockBack,
+macro_rules! kinds {
+    ($($kind:ident),*) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        enum Kind {
+            $($kind),*
+        }
+
+        const KINDS: &[Kind] = &[$($kind),*];
+    };
 }
 
 use Kind::*;
 
-const KINDS: [Kind; 12] = [
-    WorkerKilled,
-    BrokerKilled,
-    BrokerStopped,
-    RedisKilled,
-    RedisStopped,
-    NetworkCut,
-    LinksReset,
-    HalfReply,
-    ScriptFlush,
-    MaxMemory,
-    ClockAhead,
-    ClockBack,
-];
+kinds! {
+    WorkerKilled, BrokerKilled, BrokerStopped, RedisKilled, RedisStopped, NetworkCut, LinksReset,
+    HalfReply, ScriptFlush, MaxMemory, ClockAhead, ClockBack
+}
 
 /// All acknowledged offers are acked, dead or still there; none is handed out behind its ack or
 /// early; each extra delivery has its reason.

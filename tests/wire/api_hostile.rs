@@ -85,6 +85,14 @@ fn bad_requests() {
         let answer = api.call("GET", "/queues", &Value::Null);
         assert_eq!(answer.problem(), "401 WRONGPASS no", "{credentials}");
     }
+    // It breaks off.
+    let broken = "POST /api/v1/queues/q/clear HTTP/1.1\r\nHost: localhost\r\n\
+                  Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n";
+    let answer = exchange(&json.address, broken.as_bytes()).unwrap();
+    assert_eq!(answer.problem(), "408 ERR no");
+    let packed = api(&place).with("Accept-Encoding: gzip, br, zstd");
+    let answer = packed.call("GET", "/openapi.json", &Value::Null);
+    assert_eq!((answer.status, answer.header("content-encoding")), (200, None));
     // Many words.
     let many: Vec<u32> = (0..3_000).collect();
     let many: Vec<String> = many.iter().map(u32::to_string).collect();

@@ -8,17 +8,14 @@
 use std::rc::Rc;
 
 use crate::broker::{Broker, Change};
-use crate::domain::queue::{MessageRef, QueueName};
-use crate::resp::Reply;
 
 use crate::command::args::{ArgError, Args};
-use crate::command::bulk::{self, Bulk};
-use crate::command::{Caller, Command, Flag, Flags, MANY, Run, Spec, later};
+use crate::command::bulk::{self, Each};
+use crate::command::{Caller, Command, Flag, Flags, MANY, Run, Spec};
 
 pub const SPEC: Spec = Spec {
     name: "DQ.CANCEL",
-    usage: "queue <message [message ...]|MATCH pattern [FROM from] [TO to] [COUNT n] \
-            [CURSOR c] [DECODE] [DRYRUN]>",
+    usage: bulk::USAGE,
     summary: "Cancels pending messages, by id or name",
     args: 2..=MANY,
     flags: Flags::of(&[Flag::Write, Flag::Fast]),
@@ -27,26 +24,15 @@ pub const SPEC: Spec = Spec {
 };
 
 #[derive(Debug, PartialEq)]
-pub enum Cancel {
-    These(QueueName, Vec<MessageRef>),
-    Matching(Bulk),
-}
+pub struct Cancel(Each);
 
 fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
-    let queue = args.queue()?;
-    Ok(Command::Cancel(match args.takes_match(1) {
-        true => Cancel::Matching(Bulk::parse(queue, args, |_| Ok(Change::Cancel))?),
-        false => Cancel::These(queue, args.messages()?),
-    }))
+    Ok(Command::Cancel(Cancel(Each::parse(args, Change::Cancel)?)))
 }
 
 impl Cancel {
     pub fn run(self, caller: &Caller, broker: &Rc<Broker>) -> Run {
-        let (queue, messages) = match self {
-            Self::These(queue, messages) => (queue, messages),
-            Self::Matching(bulk) => return bulk.run(caller, broker),
-        };
-        later(broker, async move |broker| broker.queue(&queue).cancel(messages).await, Reply::count)
+        self.0.run(caller, broker, async |queue, messages| queue.cancel(messages).await)
     }
 }
 
@@ -59,7 +45,7 @@ mod tests {
     fn parse() {
         let of = |messages: &[&str]| {
             let messages = messages.iter().map(|text| message(text)).collect();
-            Ok(Command::Cancel(Cancel::These(queue("q"), messages)))
+            Ok(Command::Cancel(Cancel(Each::These(queue("q"), messages))))
         };
         check(&[
             ("DQ.CANCEL q n", of(&["n"])),

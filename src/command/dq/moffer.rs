@@ -56,10 +56,7 @@ fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
     // At least one: where all arguments went to the encoding, the delay is missed.
     while args.left() > 0 || messages.is_empty() {
         let number = messages.len() + 1;
-        if number > messages_max {
-            let text = format_args!("more than {messages_max} messages in one command");
-            return Err(ArgError::new("TOOMANY", text));
-        }
+        args.may_have(number)?;
         let due = args.due().map_err(|error| error.of_message(number))?;
         let payload = args.one_more(encoding, number, &mut bytes)?;
         messages.push((due, envelope.around(payload)));

@@ -15,7 +15,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 
 use crate::broker::{Broker, Settlement};
-use crate::domain::lease::{Nack as Mode, REASON_BYTES_MAX, Receipt};
+use crate::domain::lease::{self, NackMode, REASON_BYTES_MAX, Receipt};
 use crate::domain::queue::QueueName;
 use crate::resp::Reply;
 
@@ -37,10 +37,7 @@ pub const SPEC: Spec = Spec {
 pub struct Nack {
     queue: QueueName,
     which: Which,
-    mode: Mode,
-    /// `None`: as the mode says.
-    delay_ms: Option<u64>,
-    reason: Bytes,
+    how: lease::Nack,
 }
 
 #[derive(Debug, PartialEq)]
@@ -61,7 +58,7 @@ fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
     };
     let (mut mode, mut delay_ms, mut reason) = (None, None, None);
     while let Some(option) = args.option() {
-        let named = Mode::WORDS.into_iter().find(|(_, word)| is(option, word));
+        let named = NackMode::WORDS.into_iter().find(|(_, word)| is(option, word));
         if let (Some((named, _)), None) = (named, mode) {
             mode = Some(named);
         } else if is(option, "DELAY") && delay_ms.is_none() {
@@ -79,27 +76,26 @@ fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
             return Err(args.unexpected(option));
         }
     }
-    let (mode, reason) = (mode.unwrap_or(Mode::Fail), reason.unwrap_or_default());
-    Ok(Command::Nack(Nack { queue, which, mode, delay_ms, reason }))
+    let (mode, reason) = (mode.unwrap_or(NackMode::Fail), reason.unwrap_or_default());
+    Ok(Command::Nack(Nack { queue, which, how: lease::Nack { mode, delay_ms, reason } }))
 }
 
 impl Nack {
     pub fn run(self, caller: &Caller, broker: &Rc<Broker>) -> Run {
-        let Self { queue, which, mode, delay_ms, reason } = self;
+        let Self { queue, which, how } = self;
         let receipts = match which {
             Which::Taken(receipts) => receipts,
             Which::Entries(group, entries) => {
                 let call = async move |broker: &Broker| {
-                    let of = broker.queue(&queue);
-                    of.stream_nack(group, entries, mode, delay_ms, reason).await
+                    broker.queue(&queue).stream_nack(group, entries, &how).await
                 };
                 return later(broker, call, Reply::count);
             }
         };
-        let line = (queue.clone(), Settlement::Nack { mode, delay_ms, reason: reason.clone() });
+        let line = (queue.clone(), Settlement::Nack(how.clone()));
         let tied = caller.tied.get().map(|tied| (Rc::clone(tied), receipts.clone()));
         let call = async move |broker: &Broker| {
-            let nacked = broker.queue(&queue).nack(receipts, mode, delay_ms, reason).await?;
+            let nacked = broker.queue(&queue).nack(receipts, how).await?;
             if let Some((tied, receipts)) = tied {
                 tied.settled(&queue, &receipts);
             }
@@ -120,9 +116,7 @@ mod tests {
             Ok(Command::Nack(Nack {
                 queue: queue("q"),
                 which: Which::Taken(vec![Receipt { id: [0xff; 8], delivery: 1 }]),
-                mode,
-                delay_ms,
-                reason: reason.into(),
+                how: lease::Nack { mode, delay_ms, reason: reason.into() },
             }))
         };
         let entries = |ids: &[&'static str]| {
@@ -130,9 +124,7 @@ mod tests {
             Ok(Command::Nack(Nack {
                 queue: queue("q"),
                 which: Which::Entries("g".into(), ids),
-                mode: Mode::Silent,
-                delay_ms: None,
-                reason: "".into(),
+                how: lease::Nack { mode: NackMode::Silent, delay_ms: None, reason: "".into() },
             }))
         };
         check(&[
@@ -146,11 +138,11 @@ mod tests {
             ("DQ.NACK q GROUP g 1", Err("BADID entry 1: '1' must be")),
             ("DQ.NACK q GROUP g 1-0 -", Err("BADID entry 2: '-' must be")),
             ("DQ.NACK q GROUP g 1-18446744073709551616", Err("BADID entry 1: ")),
-            ("DQ.NACK q ffffffffffffffff:1", of(Mode::Fail, None, "")),
-            ("DQ.NACK q ffffffffffffffff:1 silent", of(Mode::Silent, None, "")),
+            ("DQ.NACK q ffffffffffffffff:1", of(NackMode::Fail, None, "")),
+            ("DQ.NACK q ffffffffffffffff:1 silent", of(NackMode::Silent, None, "")),
             (
                 "DQ.NACK q ffffffffffffffff:1 REASON fatal DELAY 0 Fatal",
-                of(Mode::Fatal, Some(0), "fatal"),
+                of(NackMode::Fatal, Some(0), "fatal"),
             ),
             ("DQ.NACK q ffffffffffffffff:1 FAIL SILENT", Err("ERR syntax error: unexpected")),
             ("DQ.NACK q ffffffffffffffff:1 DELAY 2d", Err("BADDELAY DELAY '2d' ")),

@@ -38,14 +38,10 @@ fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
     let said = args.last_encoding()?;
     let encoding = args.encoding_of(queue.as_bytes(), said);
     let end = if said.is_some() { 2 } else { 0 };
-    let messages_max = args.rules.moffer_messages_max;
     let (mut payloads, mut bytes) = (Vec::new(), 0);
     while args.left() > end || payloads.is_empty() {
         let number = payloads.len() + 1;
-        if number > messages_max {
-            let text = format_args!("more than {messages_max} messages in one command");
-            return Err(ArgError::new("TOOMANY", text));
-        }
+        args.may_have(number)?;
         let payload = args.one_more(encoding, number, &mut bytes)?;
         payloads.push(payload.into_owned().into());
     }

@@ -12,9 +12,8 @@ use std::rc::Rc;
 
 use crate::broker::{Broker, Effect};
 use crate::domain::queue::{QueueName, Shown};
-use crate::domain::setup::{
-    ChangeMode, Origin, SETTINGS, Setting, Settings, SettingsChange, Value,
-};
+use crate::domain::setting::{SETTINGS, Setting, Value};
+use crate::domain::setup::{ChangeMode, Origin, Settings, SettingsChange};
 use crate::resp::Reply;
 
 use crate::command::args::{ArgError, Args, is};
@@ -119,7 +118,7 @@ fn shown_value(setting: &'static Setting, value: &Value) -> Reply {
 mod tests {
     use super::*;
     use crate::command::tests::{check, queue};
-    use crate::domain::setup::{LEASE, LIMIT};
+    use crate::domain::setting::{LEASE, LIMIT};
 
     #[test]
     fn parse() {

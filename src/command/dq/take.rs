@@ -12,17 +12,14 @@
 //! (what it leased comes back when the lease ends).
 //! Way: `scheduler::takers`, `lua/take.lua`.
 
-use std::borrow::Cow;
 use std::rc::Rc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
 use crate::broker::{Broker, TakeRequest, TakenMessages};
-use crate::domain::encoding;
 use crate::domain::queue::QueueName;
-use crate::domain::setup::LEASE;
+use crate::domain::setting::LEASE;
 use crate::resp::{Encoded, Reply};
 
 use crate::command::args::{ArgError, Args, bad_delay, is};
@@ -130,20 +127,13 @@ impl Take {
 fn reply(taken: TakenMessages, decode: bool, shows_queue: bool) -> Handed {
     let TakenMessages { queue, until_ms, messages, unsent } = taken;
     let rows = messages.into_iter().map(|message| {
-        let (mut payload, mut encoding) = (message.payload, None);
-        if decode {
-            let (read_as, shown) = encoding::decode(&payload);
-            encoding = Some(("encoding", read_as.word().into()));
-            if let Cow::Owned(text) = shown {
-                payload = Bytes::from(text);
-            }
-        }
+        let (payload, encoding) = show::payload(message.payload, decode);
         let fields = [
             ("receipt", message.receipt.to_string().into()),
             ("id", hex::encode(message.receipt.id).into()),
             ("attempt", Reply::count(message.attempt)),
             ("until", Reply::count(until_ms)),
-            ("payload", Reply::Bulk(payload)),
+            ("payload", payload),
             ("message", format!("0-{}", hex::encode(message.receipt.id)).into()),
         ];
         let envelope = message.envelope;

@@ -7,17 +7,16 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 
 use delay_broker::audit;
 use delay_broker::command::TABLE;
-use delay_broker::command::examples::{PENDING, example};
+use delay_broker::command::examples::example;
 use delay_broker::config::Config;
-use delay_broker::domain::setup::{BACKOFF_MAX, BACKOFF_MIN, LEASE, LIMIT, SETTINGS};
+use delay_broker::domain::setting::{BACKOFF_MAX, BACKOFF_MIN, LEASE, LIMIT, SETTINGS};
 use delay_broker::domain::snowflake::NODES;
 use delay_broker::http::problem::CODES;
 use delay_broker::http::routes::{ROUTES, Route};
@@ -26,105 +25,16 @@ use delay_broker::resp::RequestLimits;
 use delay_broker::work;
 use regex::Regex;
 
-use support::broker::Broker;
-use support::redis::Redis;
+use crate::page::{docs, file, quoted, rows, same, section, source, sources};
+use crate::shell::consoles;
 
-#[path = "support/mod.rs"]
+#[path = "../support/mod.rs"]
 mod support;
 
-fn file(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
-    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}"))
-}
-
-/// README.md and each page of docs, by its path.
-fn pages() -> Vec<String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let found = sources(&root.join("docs"), "md").into_iter();
-    let found = found.map(|path| path.strip_prefix(root).unwrap().to_str().unwrap().to_owned());
-    let mut pages: Vec<String> = found.chain(["README.md".to_owned()]).collect();
-    pages.sort();
-    pages
-}
-
-/// The text of all pages.
-fn docs() -> String {
-    pages().iter().map(|page| file(page) + "\n").collect()
-}
-
-/// The text below a heading of a page, up to the next one of the same or a higher level.
-fn section(page: &str, heading: &str) -> String {
-    let text = format!("\n{}", file(page));
-    let rest = text
-        .split_once(&format!("\n{heading}\n"))
-        .unwrap_or_else(|| panic!("{page} has no {heading}"))
-        .1;
-    let level = heading.split(' ').next().unwrap().len();
-    let end = Regex::new(&format!("(?m)^#{{1,{level}}} ")).unwrap().find(rest);
-    rest[..end.map_or(rest.len(), |end| end.start())].to_owned()
-}
-
-/// The rows of the first table of a section, its cells as they are shown.
-fn rows(page: &str, heading: &str) -> Vec<Vec<String>> {
-    let section = section(page, heading);
-    let table = section.lines().skip_while(|line| !line.starts_with('|'));
-    let table = table.take_while(|line| line.starts_with('|')).skip(2);
-    // A bar inside a cell is written `\|`.
-    let cells = |line: &str| -> Vec<String> {
-        let line = line.trim_matches('|').replace("\\|", "\0");
-        let cells = line.split('|').map(|cell| cell.trim().replace('\0', "|"));
-        cells.collect()
-    };
-    table.map(cells).collect()
-}
-
-/// What stands between backticks on one line, of a text without its code blocks.
-fn quoted(text: &str) -> BTreeSet<String> {
-    let blocks = Regex::new(r"(?ms)^ *```.*?^ *```").unwrap();
-    let text = blocks.replace_all(text, "");
-    let spans = Regex::new(r"`([^`\n]+)`").unwrap();
-    let span = |found: regex::Captures<'_>| found[1].replace("\\|", "|");
-    spans.captures_iter(&text).map(span).collect()
-}
-
-fn missing<'a>(
-    wanted: &'a BTreeSet<String>,
-    there: &'a BTreeSet<String>,
-) -> impl Iterator<Item = &'a String> {
-    wanted.difference(there)
-}
-
-fn same(what: &str, docs: &BTreeSet<String>, program: &BTreeSet<String>) {
-    let unsaid: Vec<_> = missing(program, docs).collect();
-    let untrue: Vec<_> = missing(docs, program).collect();
-    assert!(unsaid.is_empty(), "the docs lack the {what} {unsaid:?}");
-    assert!(untrue.is_empty(), "the docs have the {what} {untrue:?}");
-}
-
-fn sources(dir: &Path, ending: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for path in fs::read_dir(dir).unwrap().map(|file| file.unwrap().path()) {
-        if path.is_dir() {
-            found.extend(sources(&path, ending));
-        } else if path.extension().is_some_and(|e| e == ending) {
-            found.push(path);
-        }
-    }
-    found
-}
-
-/// All of `src` but its tests, as one text.
-fn source() -> String {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut text = String::new();
-    for path in sources(&dir, "rs") {
-        if !path.ends_with("tests.rs") {
-            let file = fs::read_to_string(path).unwrap();
-            text += file.split("\n#[cfg(test)]").next().unwrap();
-        }
-    }
-    text
-}
+mod clients;
+mod page;
+mod shell;
+mod text;
 
 /// Other commands that it names are answered, too; those of Redis that it only tells of are few.
 #[test]
@@ -289,7 +199,6 @@ fn constant(path: &str, name: &str) -> u64 {
     product * if found.get(1).is_some_and(|unit| unit.as_str() == "secs") { 1_000 } else { 1 }
 }
 
-/// Limits that no setting changes, as the pages say them, are the constants of the source.
 /// The page of DQ.SETUP has each setting with its default.
 #[test]
 fn settings_of_queues_are_the_table() {
@@ -306,6 +215,7 @@ fn settings_of_queues_are_the_table() {
     }
 }
 
+/// Limits that no setting changes, as the pages say them, are the constants of the source.
 #[test]
 fn fixed_limits_are_the_constants() {
     let page = "docs/limits.md";
@@ -419,25 +329,6 @@ fn flags_exist() {
     same("flags", &shown, &ours);
 }
 
-/// The versions and scenarios that `make redisson` runs, as its source lists them.
-#[test]
-fn what_was_run_with_redisson_is_run() {
-    let driver = file("tests/interop/redisson/main.rs");
-    let listed = |pattern: &str| {
-        let found = Regex::new(pattern).unwrap();
-        let found = found.captures_iter(&driver);
-        found.map(|found| found[1].to_owned()).collect()
-    };
-    let first = |heading| -> BTreeSet<String> {
-        let rows = rows("docs/redisson.md", heading).into_iter();
-        rows.map(|cells| cells[0].clone()).collect()
-    };
-    let versions = listed(r#""(\d+\.\d+\.\d+)"[,\]]"#);
-    same("versions of Redisson", &first("# With Redisson"), &versions);
-    let scenarios = listed(r#"\("([^"]+)", \w+::\w+\)"#);
-    same("scenarios", &first("## What was run"), &scenarios);
-}
-
 /// Keys as they begin, and metrics.
 #[test]
 fn keys_and_metrics_exist() {
@@ -525,240 +416,6 @@ fn every_room_has_a_row() {
     assert_eq!(shown, ours);
 }
 
-/// The anchor of a heading, as GitHub and mdBook make it.
-fn anchor(heading: &str) -> String {
-    let text = heading.trim_start_matches('#').trim().to_lowercase();
-    let kept = text.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
-    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
-}
-
-/// Each link to a file of this repository, and each anchor of one.
-#[test]
-fn links_and_anchors_resolve() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let blocks = Regex::new(r"(?ms)^ *```.*?^ *```").unwrap();
-    let link = Regex::new(r"\]\(([^)#]*)(?:#([^)]+))?\)").unwrap();
-    let mut seen = 0;
-    let more = ["CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "tests/interop/README.md"];
-    for page in pages().iter().map(String::as_str).chain(more) {
-        let here = root.join(page);
-        let text = file(page);
-        for found in link.captures_iter(&blocks.replace_all(&text, "")) {
-            let to = &found[1];
-            if to.contains("://") {
-                continue;
-            }
-            let target = match to {
-                "" => here.clone(),
-                to => here.parent().unwrap().join(to),
-            };
-            assert!(target.exists(), "{page} links to {}", &found[0]);
-            if let Some(wanted) = found.get(2) {
-                let text = fs::read_to_string(&target).unwrap();
-                let text = blocks.replace_all(&text, "");
-                let mut headings = text.lines().filter(|line| line.starts_with('#'));
-                let known = headings.any(|heading| anchor(heading) == wanted.as_str());
-                assert!(known, "{page} links to {}", &found[0]);
-            }
-            seen += 1;
-        }
-    }
-    assert!(seen > 50, "{seen} links");
-}
-
-/// The clients of tests/interop: those that are run, at the versions that are pinned there.
-#[test]
-fn clients_are_those_that_are_run() {
-    let table = file("tests/interop/clients.txt");
-    let rows_run = table.lines().filter(|line| !line.starts_with('#'));
-    let run = rows_run.map(|line| {
-        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-        let listed = |words: &str| words.split_whitespace().collect::<Vec<_>>().join(", ");
-        let left_out = cells[3].split_whitespace().map(|step| format!("`{step}`"));
-        let left_out = left_out.collect::<Vec<_>>().join(", ");
-        let version = pinned_version(cells[1]);
-        vec![cells[0].to_owned(), version, listed(cells[2]), left_out]
-    });
-    assert_eq!(rows("docs/clients.md", "## What was run"), run.collect::<Vec<_>>());
-}
-
-/// Of LANGUAGE:NAME, in the manifest of that language.
-fn pinned_version(package: &str) -> String {
-    let (language, name) = package.split_once(':').unwrap();
-    let name = regex::escape(name);
-    let (manifest, form) = match language {
-        "debian" => return package.split_once('=').unwrap().1.to_owned(),
-        "python" => ("python/requirements.txt", format!("(?m)^{name}==(.*)$")),
-        "node" => ("node/package.json", format!("\"{name}\": \"(.*)\"")),
-        "c" => ("c/requirements.txt", format!("(?m)^# {name} ([^,]*),")),
-        "go" => ("go/go.mod", format!("(?m)^\t{name} v(.*)$")),
-        "java" => ("java/pom.xml", format!(r"<artifactId>{name}</artifactId>\s*<version>(.*)<")),
-        "rust" => ("rust/Cargo.lock", format!("name = \"{name}\"\nversion = \"(.*)\"")),
-        _ => panic!("clients.txt has the language {language}"),
-    };
-    let text = file(&format!("tests/interop/{manifest}"));
-    let found = Regex::new(&form).unwrap().captures(&text);
-    found.unwrap_or_else(|| panic!("{manifest} has no {name}"))[1].to_owned()
-}
-
-/// Each client has its lines in tests/interop/README.md, and its program has them in that order.
-#[test]
-fn lines_for_each_client_are_those_of_its_program() {
-    let table = file("tests/interop/clients.txt");
-    let clients = table.lines().filter(|line| !line.starts_with('#'));
-    let clients = clients.map(|line| line.split('|').next().unwrap().trim());
-    let page = file("tests/interop/README.md");
-    let mut sections = page.split("\n## ").skip(1).map(|section| {
-        let (name, text) = section.split_once('\n').unwrap();
-        (name, text)
-    });
-    let link = Regex::new(r"\]\(([^)]+)\)").unwrap();
-    let dense = |text: &str| text.split_whitespace().collect::<String>();
-    for client in clients {
-        let (name, text) = sections.next().unwrap_or_default();
-        assert_eq!(name, client, "the section of a client, in the order of clients.txt");
-        let link = link.captures(text).unwrap();
-        let program = dense(&file(&format!("tests/interop/{}", &link[1])));
-        let block = text.split("```").nth(1).unwrap();
-        let mut from = 0;
-        for line in block.lines().skip(1) {
-            let found = program[from..].find(&dense(line));
-            from += found.unwrap_or_else(|| panic!("{}: {line}", &link[1]));
-        }
-    }
-    assert_eq!(sections.next(), None);
-}
-
-/// A command of a block for people, and the reply that stands below it.
-struct Typed {
-    command: String,
-    reply: String,
-}
-
-/// The commands of each ```console block of a text, block by block.
-fn consoles(text: &str) -> Vec<Vec<Typed>> {
-    let blocks = Regex::new(r"(?ms)^ *```console\n(.*?)^ *```").unwrap();
-    let typed = |block: &str| -> Vec<Typed> {
-        let block = format!("\n{block}");
-        let commands = block.split("\n$ ").skip(1).map(|typed| {
-            let (command, reply) = typed.split_once('\n').unwrap_or((typed, ""));
-            Typed { command: command.to_owned(), reply: reply.trim_end().to_owned() }
-        });
-        commands.collect()
-    };
-    blocks.captures_iter(text).map(|found| typed(&found[1])).collect()
-}
-
-/// An id of a message, of one that was taken, as in a receipt, or of an entry of a stream.
-const ID: &str = r"\b(?:(?:[0-9]{13}-)?[0-9a-f]{16}|[0-9]{13}-0)\b";
-
-/// A reply as a pattern: ids and times may differ, and a line `...` stands for any lines.
-fn pattern(reply: &str) -> Regex {
-    let lines: Vec<String> = reply.lines().map(regex::escape).collect();
-    let text = lines.join("\n").replace(r"\.\.\.", "(?s:.*)");
-    // As `escape` leaves it.
-    let id = Regex::new(&ID.replace("}-", r"}\\-")).unwrap();
-    let text = id.replace_all(&text, |found: &regex::Captures<'_>| match found[0].len() {
-        _ if found[0].ends_with("-0") => "([0-9]{13}-[0-9])",
-        16 => "([0-9a-f]{16})",
-        _ => "([0-9]{13}-[0-9a-f]{16})",
-    });
-    let time = Regex::new(r"\b[0-9]{13}\b").unwrap();
-    Regex::new(&format!("^{}$", time.replace_all(&text, "[0-9]{13}"))).unwrap()
-}
-
-/// A broker with its Redis, and a shell in which their usual ports reach them.
-struct Shell {
-    broker: Broker,
-    redis: Redis,
-    bin: tempfile::TempDir,
-    /// Each id of a page, and the one that came in its place.
-    ids: BTreeMap<String, String>,
-}
-
-impl Shell {
-    fn start() -> Shell {
-        let redis = Redis::spawn(&[]);
-        let broker = Broker::spawn(&redis.url(0), &[]);
-        Shell::around(broker, redis)
-    }
-
-    fn around(broker: Broker, redis: Redis) -> Shell {
-        let bin = tempfile::tempdir().unwrap();
-        // As on a terminal, where replies are quoted.
-        let script = "#!/usr/bin/env bash\n\
-            for word; do\n\
-              shift\n\
-              case $word in 7379) word=$BROKER;; 7381) word=$BACKING;; esac\n\
-              set -- \"$@\" \"$word\"\n\
-            done\n\
-            PATH=${PATH#*:} exec redis-cli --no-raw \"$@\"\n";
-        let path = bin.path().join("redis-cli");
-        fs::write(&path, script).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        let script = "#!/usr/bin/env bash\n\
-            PATH=${PATH#*:} exec curl \"${@//:7380\\//:$HTTP/}\"\n";
-        let path = bin.path().join("curl");
-        fs::write(&path, script).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        let program = env!("CARGO_BIN_EXE_delay-broker");
-        std::os::unix::fs::symlink(program, bin.path().join("delay-broker")).unwrap();
-        Shell { broker, redis, bin, ids: BTreeMap::new() }
-    }
-
-    /// Types a command, with the ids that came in place of those that the page shows.
-    fn types(&self, command: &str) -> String {
-        let known = |text: String, (shown, came): (&String, &String)| text.replace(shown, came);
-        let command = self.ids.iter().fold(command.to_owned(), known);
-        let port = |address: String| address.rsplit(':').next().unwrap().to_owned();
-        let path = format!("{}:{}", self.bin.path().display(), std::env::var("PATH").unwrap());
-        let done = Command::new("bash")
-            .args(["-c", &command])
-            .env("PATH", path)
-            .env("BROKER", port(self.broker.address()))
-            .env("BACKING", port(self.redis.address()))
-            .env("HTTP", port(self.broker.http_address()))
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
-        let text = [done.stdout, done.stderr].concat();
-        let text = String::from_utf8(text).unwrap();
-        text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n").trim_end().to_owned()
-    }
-
-    /// Types it and compares the reply; ids of the page stand for those that came from then on.
-    fn checks(&mut self, page: &str, typed: &Typed) {
-        let came = self.types(&typed.command);
-        let found = pattern(&typed.reply).captures(&came);
-        let found = found.unwrap_or_else(|| {
-            panic!("{page}: {}\n{}\nis said, and it is\n{came}", typed.command, typed.reply)
-        });
-        let id = Regex::new(ID).unwrap();
-        let shown = id.find_iter(&typed.reply).map(|id| id.as_str().to_owned());
-        for (shown, came) in shown.zip(found.iter().skip(1).flatten()) {
-            let came = came.as_str().to_owned();
-            let known = self.ids.entry(shown).or_insert_with(|| came.clone());
-            assert_eq!(*known, came, "{page}: {}", typed.command);
-        }
-    }
-}
-
-/// What a page shows of a shell is what the shell shows, in the order of the page.
-#[test]
-fn sessions_are_true() {
-    let pages = ["quickstart", "consume", "schedules", "streams", "errors", "encodings", "api"];
-    let pages = pages.map(|page| format!("docs/{page}.md"));
-    for page in pages.iter().map(String::as_str).chain(["README.md"]) {
-        let mut shell = Shell::start();
-        for typed in consoles(&file(page)).iter().flatten() {
-            // It builds, starts or tests what runs here already.
-            if !typed.command.starts_with("make ") {
-                shell.checks(page, typed);
-            }
-        }
-    }
-}
-
 /// The page about the API has each route, and the status of each code; the codes are those of
 /// commands, and the API says of each the same as the page about errors.
 #[test]
@@ -783,83 +440,6 @@ fn routes_and_statuses_are_those_of_the_program() {
     for (code, _, maybe) in CODES {
         let applied = if maybe { "**Applied:** maybe." } else { "**Applied:** no." };
         assert!(section("docs/errors.md", &format!("## {code}")).contains(applied), "{code}");
-    }
-}
-
-/// The page about users: its tables are given to the broker that is asked, and its categories are
-/// those of the commands.
-#[test]
-fn users_may_do_as_the_page_says() {
-    let page = "docs/operate/users.md";
-    let text = file(page);
-    let tables = text.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
-    let dir = tempfile::tempdir().unwrap();
-    let config = dir.path().join("broker.toml");
-    fs::write(&config, format!("{tables}[server]\npassword = \"of-default\"\n")).unwrap();
-    let redis = Redis::spawn(&[]);
-    let args = ["--redis", &redis.url(0), "--config", config.to_str().unwrap()];
-    let broker = Broker::with_args(&args, &[]);
-    let mut shell = Shell::around(broker, redis);
-    for typed in consoles(&text).iter().flatten() {
-        shell.checks(page, typed);
-    }
-    let shown = rows(page, "## Categories").into_iter();
-    let shown: BTreeMap<String, BTreeSet<String>> =
-        shown.map(|cells| (cells[0].trim_matches('`').to_owned(), quoted(&cells[1]))).collect();
-    let mut ours: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for spec in TABLE {
-        for word in spec.categories.words() {
-            ours.entry(word.to_owned()).or_default().insert(spec.name.to_owned());
-        }
-        for (first, categories) in spec.words {
-            for word in categories.words() {
-                let command = format!("{} {first}", spec.name);
-                ours.entry(word.to_owned()).or_default().insert(command);
-            }
-        }
-        for (form, categories) in spec.forms {
-            for word in categories.words() {
-                ours.entry(word.to_owned()).or_default().insert((*form).to_owned());
-            }
-        }
-    }
-    assert_eq!(shown, ours);
-}
-
-/// Each example of docs/commands.md, with one pending message as that page says; or with one that
-/// is delivered, taken or dead, by the first commands of the block that says so.
-#[test]
-fn examples_of_commands_are_true() {
-    let page = "docs/commands.md";
-    let text = file(page);
-    let consumer = [
-        ("DQ.TAKE", 1),
-        ("DQ.ACK", 2),
-        ("DQ.NACK", 2),
-        ("DQ.EXTEND", 2),
-        ("DQ.TAKEN", 2),
-        ("DQ.DEAD", 3),
-    ];
-    let blocks = consoles(text.split("\n## ").next().unwrap());
-    let [pending, before] = &blocks[..] else { panic!("{page} begins with two blocks") };
-    assert_eq!(pending[0].command, format!("redis-cli -p 7379 {PENDING}"), "{page}");
-    let left = ["leased", "retry", "dead", "taken", "tries"];
-    let left = left.map(|key| format!("'delay_broker_{key}:{{orders}}'")).join(" ");
-    let mut shell = Shell::start();
-    for section in text.split("\n## ") {
-        let command = section.lines().next().unwrap();
-        let steps = consumer.iter().find(|(name, _)| *name == command).map_or(0, |row| row.1);
-        for block in consoles(section) {
-            for command in ["DQ.CLEAR orders", "DQ.RESUME orders", "DQ.RESUME ALL"] {
-                shell.types(&format!("redis-cli -p 7379 {command}"));
-            }
-            shell.types(&format!("redis-cli -p 7381 DEL orders {left}"));
-            shell.types(&format!("redis-cli -p 7379 {PENDING}"));
-            shell.ids.clear();
-            for typed in before[..steps].iter().chain(&block) {
-                shell.checks(page, typed);
-            }
-        }
     }
 }
 
@@ -909,49 +489,6 @@ fn errors_in_source(command: &str) -> BTreeSet<String> {
     listed.filter(|word| word != "ERR" && known.contains(word)).collect()
 }
 
-/// The first page is short.
-#[test]
-fn readme_is_one_page() {
-    let text = file("README.md");
-    assert!(text.len() <= 10 * 1024, "README.md has {} bytes", text.len());
-}
-
-/// The lines for four clients are those of their tested programs, in that order.
-#[test]
-fn lines_of_four_languages_are_tested() {
-    let dense = |text: &str| text.split_whitespace().collect::<String>();
-    let programs = [
-        ("python", "python/redis_py.py"),
-        ("js", "node/ioredis.js"),
-        ("go", "go/go-redis/main.go"),
-        ("java", "java/JedisClient.java"),
-    ];
-    for (page, (language, program)) in
-        ["README.md", "docs/clients.md"].iter().flat_map(|page| programs.map(|p| (page, p)))
-    {
-        let (text, program) = (file(page), dense(&file(&format!("tests/interop/{program}"))));
-        let (_, block) = text.split_once(&format!("```{language}\n")).unwrap();
-        let mut from = 0;
-        for line in block.split("```").next().unwrap().lines() {
-            let found = program[from..].find(&dense(line));
-            from += found.unwrap_or_else(|| panic!("{page}: the {language} program lacks {line}"));
-        }
-    }
-}
-
-/// The listener that is shown stands so in its tested program.
-#[test]
-fn the_listener_is_tested() {
-    let text = section("docs/listeners.md", "## The one for Python");
-    let program = file("tests/interop/python/listener.py");
-    let block = text.split("```python\n").nth(1).unwrap().split("```").next().unwrap();
-    let (imports, class) = block.split_once("\n\n\n").unwrap();
-    assert!(program.contains(class), "the program has another listener");
-    for line in imports.lines() {
-        assert!(program.contains(&format!("{line}\n")), "{line}");
-    }
-}
-
 /// `delay-broker help errors` and its like are pages of docs, for people who have no docs.
 #[test]
 fn the_program_brings_pages_along() {
@@ -970,42 +507,6 @@ fn the_program_brings_pages_along() {
     assert!(help("health").1.contains("--running"));
     let unknown = "delay-broker: no help on 'nothing'; `delay-broker help` lists the topics\n";
     assert_eq!(help("nothing"), (Some(64), unknown.to_owned()));
-}
-
-/// Each page can be reached from README.md.
-#[test]
-fn every_page_is_linked() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let link = Regex::new(r"\]\(([^)#:]+\.md)(?:#[^)]*)?\)").unwrap();
-    let (mut seen, mut next) = (BTreeSet::new(), vec![root.join("README.md")]);
-    while let Some(page) = next.pop() {
-        let page = page.canonicalize().unwrap();
-        if seen.insert(page.clone()) {
-            let text = fs::read_to_string(&page).unwrap();
-            let links = link.captures_iter(&text);
-            next.extend(links.map(|found| page.parent().unwrap().join(&found[1])));
-        }
-    }
-    for page in pages() {
-        assert!(seen.contains(&root.join(&page).canonicalize().unwrap()), "nothing links {page}");
-    }
-}
-
-/// A sentence names its subject: it does not begin with What, Who or Whether, unless it asks.
-#[test]
-fn sentences_name_their_subject() {
-    let blocks = Regex::new(r"(?ms)^ *```.*?^ *```").unwrap();
-    let bare = Regex::new(
-        r"(?m)(?:^(?:- |\d+\. )?|[.:!?] )(\**(?:What|Who|Whatever|Whoever|Whether) [^.!?\n]*.)",
-    )
-    .unwrap();
-    let more = ["CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "tests/interop/README.md"];
-    for page in pages().iter().map(String::as_str).chain(more) {
-        let text = file(page);
-        for found in bare.captures_iter(&blocks.replace_all(&text, "")) {
-            assert!(found[1].ends_with('?'), "{page}: {}", &found[1]);
-        }
-    }
 }
 
 /// The tests that CONTRIBUTING.md says to fail exist: those in brackets.
