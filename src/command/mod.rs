@@ -151,8 +151,8 @@ pub enum Run {
     /// The same, but settlements of one line that follow one another share calls of the store: they
     /// are started together, and count in their order.
     Settled(SettleLine, LocalBoxFuture<'static, Reply>),
-    /// The same as `Later`, but it may wait for something, as BLPOP does, until it has waited long enough:
-    /// the client wants nothing more, or the broker stops.
+    /// The same as `Later`, but it may wait for something, as BLPOP does, until it has waited long
+    /// enough: the client wants nothing more, or the broker stops.
     Parked(LocalBoxFuture<'static, Handed>, CancellationToken),
     /// A password is verified; then the session goes on as that says, and only then what comes
     /// after.

@@ -95,9 +95,11 @@ fn settlements_of_all_kinds() {
     for mut peer in peers(shared()) {
         let [a, b, c, d] = ["a", "b", "c", "d"].map(|payload| take(shared(), &mut peer, payload));
         peer.sends(format!(
-            "DQ.ACK «q» {a}:1\r\nDQ.ACK «q» {a}:1\r\nDQ.ACK «q» {a}\r\nDQ.NACK «q» {b}:1 SILENT DELAY 1h\r\n\
-             DQ.NACK «q» {a}:1 SILENT DELAY 1h\r\nDQ.ACK «q» {b}:1\r\nDQ.ACK «q»x {c}:1\r\nDQ.ACK «q» {c}:1\r\n\
-             DQ.EXTEND «q» {c}:1 {d}:1\r\nCLIENT REPLY SKIP\r\nDQ.ACK «q» {d}:1\r\nDQ.ACK «q» {d}:1\r\nECHO e\r\n\
+            "DQ.ACK «q» {a}:1\r\nDQ.ACK «q» {a}:1\r\nDQ.ACK «q» {a}\r\n\
+             DQ.NACK «q» {b}:1 SILENT DELAY 1h\r\nDQ.NACK «q» {a}:1 SILENT DELAY 1h\r\n\
+             DQ.ACK «q» {b}:1\r\nDQ.ACK «q»x {c}:1\r\nDQ.ACK «q» {c}:1\r\n\
+             DQ.EXTEND «q» {c}:1 {d}:1\r\nCLIENT REPLY SKIP\r\nDQ.ACK «q» {d}:1\r\n\
+             DQ.ACK «q» {d}:1\r\nECHO e\r\n\
              MULTI\r\nDQ.ACK «q» {d}:1\r\nDISCARD\r\nDQ.ACK «q» {d}:1\r\n*1\r\nx\r\n"
         ));
         peer.gets(":1\r\n:0\r\n");
