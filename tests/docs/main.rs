@@ -265,6 +265,7 @@ fn fixed_limits_are_the_constants() {
         ("| 64, of 100 requests and 60 s |", http),
         ("| 32 |", of("src/http/api.rs", &["REQUESTS_MAX"])),
         ("| 4; 2 |", of("src/http/api.rs", &["SHOWN_MAX", "LARGE_MAX"])),
+        ("| 2 |", of("src/http/api.rs", &["SEARCHES_MAX"])),
         ("| 30 s |", of("src/http/body.rs", &["TAKEN_WITHIN"])),
         ("| 20 s |", of("src/http/body.rs", &["WITHIN"])),
         ("| 1,024 |", vec![NODES]),
