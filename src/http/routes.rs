@@ -139,6 +139,7 @@ const HEADERS: Word = word("headers", Headers, Text, "Headers: an object of name
 const TTL: Word = word("ttl", Opt("TTL"), Duration, "How long it is worth something.");
 const PRIORITY: Word = word("priority", Opt("PRIO"), Count, "0 to 9.");
 const LIMIT: Word = word("limit", Opt("LIMIT"), Count, "Attempts that count.");
+const SYNC: Word = word("sync", Opt("SYNC"), Text, "fsync, none, or as `replicas 2`.");
 const LEASE: Word = word("lease", Opt("LEASE"), Duration, "For how long.");
 const DELAY: Word = word("delay", Opt("DELAY"), Duration, "The wait before.");
 const RECEIPTS: Word = needed(word("receipts", Each, Text, "Receipts, as `take` gave them."));
@@ -179,11 +180,11 @@ routes! {
         QUEUE, DUE, PAYLOAD, AS,
         word("name", Opt("NAME"), Blob, "The name, by which it can be found and replaced."),
         word("if", Choice(&["NX", "XX"]), Text, "nx: only if none has the name; xx: if one has."),
-        HEADERS, TTL, PRIORITY, LIMIT
+        HEADERS, TTL, PRIORITY, LIMIT, SYNC
     ] Answer::Created,
         "Stores a message.";
     POST "/queues/{queue}/batch" "DQ.MOFFER" [
-        QUEUE, AS, HEADERS, TTL, PRIORITY, LIMIT,
+        QUEUE, AS, HEADERS, TTL, PRIORITY, LIMIT, SYNC,
         needed(word("messages", Messages, Blob, "Objects of `delay` or `at`, and `payload`."))
     ] Answer::AllCreated,
         "Stores several messages, all or none.";
