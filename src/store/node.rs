@@ -64,7 +64,7 @@ impl Node {
             ),
             permits: Semaphore::new(CALL_LANES),
             survey: Survey::default(),
-            syncs: Syncs::new(context, &offers, limits),
+            syncs: Syncs::new(context, &offers, limits, token),
             offers,
             calls,
             transfers,

@@ -1,9 +1,10 @@
 //! Waits until what was stored is on replicas, or on the disk: `SYNC` of offers.
 //!
-//! A connection of its own, made on first use, carries `PING` and `WAIT`. WAIT goes by the offset
-//! of replication that its own connection has seen last, and the PING makes that the offset of all
-//! that was answered before it on any connection: so one round serves everybody who waits by then,
-//! and no offer waits behind a WAIT.
+//! A connection of its own, made on first use, carries `SET` and `WAIT`. WAIT goes by the offset of
+//! replication at the last command of its own connection: since Redis 7.2 at the last that wrote,
+//! and answers at once where there is none. So each round writes a key of its own, and the offset
+//! is that of all that was answered before it on any connection: the round serves everybody who
+//! waits by then, and no offer waits behind a WAIT.
 //!
 //! A server that took over has not what the one before it lost, and would vouch for it all the
 //! same. So a round counts only for what was stored while the connection of the offers and this one
@@ -63,6 +64,8 @@ pub struct Syncs {
     context: LinkContext,
     offers: Rc<Link>,
     limits: Limits,
+    /// Written in each round.
+    key: String,
     link: OnceCell<Rc<Link>>,
     known: RefCell<Option<Known>>,
     asking: Mutex<()>,
@@ -71,9 +74,10 @@ pub struct Syncs {
 }
 
 impl Syncs {
-    /// `offers`: the link whose calls are waited for.
-    pub fn new(context: &LinkContext, offers: &Rc<Link>, limits: Limits) -> Rc<Self> {
+    /// `offers`: the link whose calls are waited for; `token`: of this broker.
+    pub fn new(context: &LinkContext, offers: &Rc<Link>, limits: Limits, token: &str) -> Rc<Self> {
         Rc::new(Self {
+            key: format!("delay_broker_call:{token}:sync"),
             context: context.clone(),
             offers: offers.clone(),
             limits,
@@ -281,8 +285,10 @@ impl Syncs {
         };
         let at_most = self.limits.call_timeout + Duration::from_millis(WAIT_MS);
         let link = self.link();
-        let (ping, reached) = join(link.call(&[b"PING"], at_most), link.call(wait, at_most)).await;
-        ping.map_err(said)?;
+        // It expires as the keys of calls do. Both are sent in this order.
+        let set: &[&[u8]] = &[b"SET", self.key.as_bytes(), b"1", b"EX", b"600"];
+        let (written, reached) = join(link.call(set, at_most), link.call(wait, at_most)).await;
+        written.map_err(said)?;
         match reached.map_err(said)? {
             BytesFrame::Number { data, .. } => Ok(data.max(0) as u64),
             BytesFrame::Array { data, .. } => match data.first() {
