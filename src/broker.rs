@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
+use crate::domain::durability::Durability;
 use crate::domain::envelope::Carries;
 use crate::domain::queue::{Due, NameMode};
 use crate::metrics::Metrics;
@@ -239,6 +240,19 @@ impl Broker {
         carries: Carries,
     ) -> Ticket {
         self.offers.push_all(queue, messages, carries)
+    }
+
+    /// Whether offers to a queue can be so durable, if it is known now.
+    pub fn can_be(&self, queue: &[u8], what: Durability) -> Option<Result<(), StoreError>> {
+        self.store.syncs(queue).can(what)
+    }
+
+    /// Finds out whether offers to a queue can be so durable.
+    ///
+    /// # Errors
+    /// Why not.
+    pub async fn check(&self, queue: &[u8], what: Durability) -> Result<(), StoreError> {
+        self.store.syncs(queue).check(what).await
     }
 
     /// The open batch: connections push into it and flush it once after each read.

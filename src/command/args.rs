@@ -13,6 +13,7 @@ use bytes::Bytes;
 use thiserror::Error;
 
 use crate::config::Config;
+use crate::domain::durability::Durability;
 use crate::domain::encoding::{Encoding, WORDS};
 use crate::domain::lease::Receipt;
 use crate::domain::queue::{
@@ -46,6 +47,8 @@ pub struct Rules {
     pub block_ms_max: u64,
     /// Of queues that have one of their own.
     pub encodings: HashMap<Vec<u8>, Encoding>,
+    /// The same of offers.
+    pub durabilities: HashMap<Vec<u8>, Durability>,
     pub access: Rc<Access>,
 }
 
@@ -74,6 +77,11 @@ impl Rules {
                 .iter()
                 .filter(|queue| queue.encoding != Encoding::Raw)
                 .map(|queue| (queue.name.clone().into_bytes(), queue.encoding))
+                .collect(),
+            durabilities: config
+                .queues
+                .iter()
+                .filter_map(|queue| Some((queue.name.clone().into_bytes(), queue.durability?)))
                 .collect(),
             access: Rc::new(Access::new(config)),
         })
@@ -276,6 +284,26 @@ impl<'a, 'r> Args<'a, 'r> {
     /// The value of `AS`.
     pub fn encoding(&mut self) -> Result<Encoding, ArgError> {
         encoding_word(self.value_of("AS")?)
+    }
+
+    /// The value of `SYNC`.
+    pub fn sync(&mut self) -> Result<Option<Durability>, ArgError> {
+        let word = self.value_of("SYNC")?;
+        let refused = |rule| ArgError::plain(format_args!("SYNC {} {rule}", Shown(word)));
+        Durability::parse(word, || self.option()).map_err(refused)
+    }
+
+    /// How durable offers to a queue are to be: as `SYNC` said, else as the configuration says.
+    pub fn durability_of(
+        &self,
+        queue: &[u8],
+        said: Option<Option<Durability>>,
+    ) -> Option<Durability> {
+        match said {
+            Some(said) => said,
+            None if self.rules.durabilities.is_empty() => None,
+            None => self.rules.durabilities.get(queue).copied(),
+        }
     }
 
     /// The encoding that the last two arguments say behind at least one other, if they do.

@@ -70,6 +70,7 @@ fn store_error(error: &StoreError) -> String {
         | StoreError::IsStream
         | StoreError::TakersAlone
         | StoreError::NoStream
+        | StoreError::NoFsync
         | StoreError::NoGroup => "ERR",
         StoreError::TooBig { .. } => "TOOBIG",
         StoreError::TooManyQueues { .. }

@@ -31,6 +31,7 @@ pub mod redis;
 pub mod session;
 mod show;
 mod spec;
+mod sync;
 mod unknown;
 mod usage;
 

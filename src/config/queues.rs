@@ -4,6 +4,7 @@
 
 use ::config::{Map, Value, ValueKind};
 
+use crate::domain::durability::Durability;
 use crate::domain::encoding::{Encoding, WORDS};
 use crate::domain::queue::QueueRules;
 use crate::domain::setting::{SETTINGS, Setting, Value as Setup};
@@ -21,6 +22,8 @@ pub struct Queue {
     pub encoding: Encoding,
     /// True if pending messages are in the order list too.
     pub order_list: bool,
+    /// What offers wait for that come without SYNC.
+    pub durability: Option<Durability>,
     /// Those of DQ.SETUP that it names.
     pub settings: Vec<(&'static Setting, Setup)>,
 }
@@ -37,7 +40,7 @@ impl Queue {
         [("modern", MemberFormat::Modern), ("legacy", MemberFormat::Legacy)];
 
     fn parse(keys: &Map<String, Value>) -> Result<Self, String> {
-        let known = ["name", "format", "encoding", "order_list"];
+        let known = ["name", "format", "encoding", "order_list", "durability"];
         let of_setup = |key: &str| SETTINGS.into_iter().find(|setting| setting.name == key);
         let is_known = |key: &str| known.contains(&key) || of_setup(key).is_some();
         if let Some(unknown) = keys.keys().find(|key| !is_known(key)) {
@@ -55,6 +58,9 @@ impl Queue {
         let format = keys.get("format").map(|word| one_of(&Self::FORMATS, word)).transpose();
         let encoding = keys.get("encoding").map(|word| one_of(&WORDS, word)).transpose();
         let order_list = keys.get("order_list").map(flag_of).transpose();
+        let durable =
+            |value| text(value).and_then(|text| Durability::parse(text.as_bytes(), || None));
+        let durability = keys.get("durability").map(durable).transpose();
         let wrong = |key: &str, rule: String| format!("the {key} of {name:?} {rule}");
         let mut settings = Vec::new();
         for setting in SETTINGS {
@@ -71,6 +77,7 @@ impl Queue {
             format: format.map_err(|rule| wrong("format", rule))?.unwrap_or(MemberFormat::Modern),
             encoding: encoding.map_err(|rule| wrong("encoding", rule))?.unwrap_or_default(),
             order_list: order_list.map_err(|rule| wrong("order_list", rule))?.unwrap_or(true),
+            durability: durability.map_err(|rule| wrong("durability", rule))?.flatten(),
             settings,
             name,
         })
@@ -93,13 +100,15 @@ impl Queue {
             (setting.name.to_owned(), shown)
         });
         let pairs = pairs.into_iter().chain([("order_list".to_owned(), order_list)]);
+        let durability = self.durability.map(|what| text(&what.to_string()));
+        let pairs = pairs.chain(durability.map(|what| ("durability".to_owned(), what)));
         let pairs = pairs.chain(settings);
         toml::Value::Table(pairs.collect())
     }
 }
 
-const RULE: &str = "must be tables with name, format, encoding, order_list and settings of \
-                    DQ.SETUP, and can be set in a file only";
+const RULE: &str = "must be tables with name, format, encoding, order_list, durability and \
+                    settings of DQ.SETUP, and can be set in a file only";
 
 pub fn queues() -> Kind<Vec<Queue>> {
     let shown = |queues: &Vec<Queue>| toml::Value::Array(queues.iter().map(Queue::shown).collect());

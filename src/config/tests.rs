@@ -340,6 +340,10 @@ fn queues_come_from_the_file() {
         ("[[queues]]\nname = 'a'\n[[queues]]\nname = 'a'", "\"a\" is named twice"),
         ("[[queues]]\nformat = 'legacy'", "needs a name"),
         ("[[queues]]\nname = 'a'\nformat = 'old'", "format of \"a\" must be one of"),
+        ("[[queues]]\nname = 'a'\ndurability = 'replicas 2'", ""),
+        ("[[queues]]\nname = 'a'\ndurability = 'none'", ""),
+        ("[[queues]]\nname = 'a'\ndurability = 'disk'", "durability of \"a\" must be fsync, none"),
+        ("[[queues]]\nname = 'a'\ndurability = 2", "durability of \"a\" must be"),
         ("[[queues]]\nname = 'a'\nencoding = 'kryo5'", ""),
         ("[[queues]]\nname = 'a'\nencoding = 'kryo'", "encoding of \"a\" must be one of"),
         ("[[queues]]\nname = 'a'\norder_list = false", ""),
@@ -362,7 +366,8 @@ fn queues_come_from_the_file() {
 /// With an order list unless told; what is shown of it is read again.
 #[test]
 fn an_order_list_is_kept_unless_told() {
-    let tables = "[[queues]]\nname = 'a'\n[[queues]]\nname = 'b'\norder_list = false";
+    let tables = "[[queues]]\nname = 'a'\n[[queues]]\nname = 'b'\norder_list = false\n\
+                  durability = 'replicas 2'";
     let (_dir, layers) = file(tables);
     let config = Config::load(layers).unwrap();
     let kept: Vec<bool> = config.queues.iter().map(|queue| queue.order_list).collect();

@@ -2,6 +2,7 @@
 
 pub mod cron;
 pub mod due;
+pub mod durability;
 pub mod encoding;
 pub mod envelope;
 pub mod glob;

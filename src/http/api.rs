@@ -35,6 +35,8 @@ const REQUESTS_MAX: usize = 32;
 const SHOWN_MAX: usize = 4;
 /// Large answers at one time; the place is kept until the client has taken all.
 const LARGE_MAX: usize = 2;
+/// Searches at one time: while one looks, the next one waits for its turn at the broker.
+const SEARCHES_MAX: usize = 2;
 /// Time that a request waits for a place of these.
 const PLACE_WITHIN: Duration = Duration::from_secs(5);
 /// Time for the broker to answer.
@@ -49,12 +51,31 @@ pub struct Places {
     all: Arc<Semaphore>,
     shown: Arc<Semaphore>,
     large: Arc<Semaphore>,
+    searches: Arc<Semaphore>,
 }
 
 impl Default for Places {
     fn default() -> Self {
         let places = |count| Arc::new(Semaphore::new(count));
-        Self { all: places(REQUESTS_MAX), shown: places(SHOWN_MAX), large: places(LARGE_MAX) }
+        Self {
+            all: places(REQUESTS_MAX),
+            shown: places(SHOWN_MAX),
+            large: places(LARGE_MAX),
+            searches: places(SEARCHES_MAX),
+        }
+    }
+}
+
+impl Places {
+    /// Those that the requests of a route have apart from others.
+    fn apart(&self, route: &Route) -> Option<&Arc<Semaphore>> {
+        let shows = |spec: &Spec| spec.categories.has(Category::Payload);
+        match route.answer {
+            // Nothing else waits behind one that takes its time.
+            Answer::Search(_) | Answer::Matched(_) => Some(&self.searches),
+            _ if words::spec(route).is_some_and(shows) => Some(&self.shown),
+            _ => None,
+        }
     }
 }
 
@@ -219,14 +240,13 @@ async fn run(
     asked: &Asked,
     came: &Came,
 ) -> Result<Response<Body>, Problem> {
-    let shows = |spec: &Spec| spec.categories.has(Category::Payload);
-    let shown = match words::spec(route).is_some_and(shows) {
-        true => {
+    let kept = match asked.places.apart(route) {
+        Some(places) => {
             // Who guesses passwords waits outside.
             let_in(asked, came, login.clone(), Wants::Entry).await?;
-            Some(place(&asked.places.shown).await?)
+            Some(place(places).await?)
         }
-        false => None,
+        None => None,
     };
     let changes = route.method != Method::GET;
     let done = call(asked, came, login, Wants::Command(words), changes).await?;
@@ -241,7 +261,7 @@ async fn run(
     } else {
         made(route.answer, done.reply)
     };
-    drop(shown);
+    drop(kept);
     let mut response = match answer {
         Ok((status, bytes)) => {
             let body = Body::from(Bytes::from(bytes));
@@ -302,13 +322,23 @@ fn made(answer: Answer, reply: Reply) -> Result<(StatusCode, Vec<u8>), Problem> 
         }
         (Answer::List(_), Reply::Array(items)) => field("items", &Reply::Array(items)),
         (Answer::List(_), _) => field("items", &Reply::Array(Vec::new())),
-        (Answer::Page(_), Reply::Array(page)) => {
+        (Answer::Page(_) | Answer::Search(_) | Answer::Matched(_), Reply::Array(page)) => {
             let mut page = page.into_iter();
             let cursor = page.next().filter(|cursor| *cursor != Reply::from("0"));
             field("cursor", &cursor.unwrap_or(Reply::Null));
-            field("items", &page.next().unwrap_or(Reply::Null));
+            if !matches!(answer, Answer::Page(_)) {
+                field("looked", &page.next().unwrap_or(Reply::Null));
+            }
+            let rest = if let Answer::Matched(name) = answer { name } else { "items" };
+            field(rest, &page.next().unwrap_or(Reply::Null));
         }
-        (Answer::Page(_), other) => field("items", &other),
+        (Answer::Steps(_), Reply::Map(steps)) => {
+            let step = |(from, pending)| Reply::map([("from", from), ("pending", pending)]);
+            field("items", &Reply::Array(steps.into_iter().map(step).collect()));
+        }
+        (Answer::Page(_) | Answer::Search(_) | Answer::Matched(_) | Answer::Steps(_), other) => {
+            field("items", &other)
+        }
     }
     out.push(b'}');
     Ok((status, out))
@@ -322,6 +352,26 @@ mod tests {
         match made(answer, reply) {
             Ok((status, bytes)) => (status.as_u16(), String::from_utf8(bytes).unwrap()),
             Err(problem) => (problem.status.as_u16(), problem.text),
+        }
+    }
+
+    /// A search keeps no place that anything else waits for.
+    #[test]
+    fn places() {
+        let places = Places::default();
+        let of = |end: &str| {
+            let route = crate::http::routes::ROUTES.iter().find(|route| route.path.ends_with(end));
+            places.apart(route.unwrap()).map(|places| places.available_permits())
+        };
+        let searches = Some(SEARCHES_MAX);
+        for end in ["/find", "/matching/cancel", "/matching/fire", "/matching/reschedule"] {
+            assert_eq!(of(end), searches, "{end}");
+        }
+        for end in ["/messages/{message}", "/take", "/messages"] {
+            assert_eq!(of(end), Some(SHOWN_MAX), "{end}");
+        }
+        for end in ["/queues", "/timeline", "/cancel", "/pause"] {
+            assert_eq!(of(end), None, "{end}");
         }
     }
 
@@ -354,6 +404,24 @@ mod tests {
             (Answer::List("X"), nothing(), 200, r#"{"items":[]}"#),
             (Answer::Page("X"), page("0"), 200, r#"{"cursor":null,"items":[{"id":"5-ab"}]}"#),
             (Answer::Page("X"), page("7"), 200, r#"{"cursor":"7","items":[{"id":"5-ab"}]}"#),
+            (
+                Answer::Search("X"),
+                Reply::Array(vec!["0".into(), Reply::Integer(7), Reply::Array(vec![map()])]),
+                200,
+                r#"{"cursor":null,"looked":7,"items":[{"id":"5-ab"}]}"#,
+            ),
+            (
+                Answer::Matched("n"),
+                Reply::Array(vec!["c".into(), Reply::Integer(7), Reply::Integer(2)]),
+                200,
+                r#"{"cursor":"c","looked":7,"n":2}"#,
+            ),
+            (
+                Answer::Steps("X"),
+                Reply::Map(vec![(Reply::Integer(5), Reply::Integer(2))]),
+                200,
+                r#"{"items":[{"from":5,"pending":2}]}"#,
+            ),
             (Answer::Done, Reply::Error("BADID no".into()), 400, "BADID no"),
             (Answer::Done, Reply::Error("UNCERTAIN lost".into()), 504, "UNCERTAIN lost"),
             (Answer::Done, Reply::Error("STRANGE".into()), 500, "STRANGE"),

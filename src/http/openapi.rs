@@ -147,6 +147,7 @@ fn responses(answer: Answer) -> Value {
         let required: Vec<&String> = fields.as_object().into_iter().flat_map(Map::keys).collect();
         json!({"type": "object", "required": required, "properties": fields})
     };
+    let (cursor, integer) = (json!({"type": ["string", "null"]}), json!({"type": "integer"}));
     let (status, schema) = match answer {
         Answer::Done => ("204", None),
         Answer::Created => ("201", Some(object(json!({"id": {"type": "string"}})))),
@@ -159,13 +160,19 @@ fn responses(answer: Answer) -> Value {
             ("200", Some(object(json!({field: {"type": ["integer", "null"]}}))))
         }
         Answer::Object(name) => ("200", Some(named(name))),
-        Answer::List(name) => {
+        Answer::List(name) | Answer::Steps(name) => {
             ("200", Some(object(json!({"items": {"type": "array", "items": named(name)}}))))
         }
         Answer::Page(name) => {
             let items = json!({"type": "array", "items": named(name)});
-            let cursor = json!({"type": ["string", "null"]});
             ("200", Some(object(json!({"items": items, "cursor": cursor}))))
+        }
+        Answer::Search(name) => {
+            let items = json!({"type": "array", "items": named(name)});
+            ("200", Some(object(json!({"items": items, "cursor": cursor, "looked": integer}))))
+        }
+        Answer::Matched(field) => {
+            ("200", Some(object(json!({field: integer, "cursor": cursor, "looked": integer}))))
         }
     };
     let mut done = json!({"description": "Done."});

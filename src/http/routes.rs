@@ -105,6 +105,12 @@ pub enum Answer {
     List(&'static str),
     /// Maps and a cursor, in `items` and `cursor`, which is null at the end.
     Page(&'static str),
+    /// The same, and in `looked` how many messages the search looked at.
+    Search(&'static str),
+    /// The same, with the number that was found in a field of this name.
+    Matched(&'static str),
+    /// A map of starts and numbers, as objects in `items`.
+    Steps(&'static str),
 }
 
 const fn word(name: &'static str, form: Form, kind: Kind, help: &'static str) -> Word {
@@ -133,11 +139,17 @@ const HEADERS: Word = word("headers", Headers, Text, "Headers: an object of name
 const TTL: Word = word("ttl", Opt("TTL"), Duration, "How long it is worth something.");
 const PRIORITY: Word = word("priority", Opt("PRIO"), Count, "0 to 9.");
 const LIMIT: Word = word("limit", Opt("LIMIT"), Count, "Attempts that count.");
+const SYNC: Word = word("sync", Opt("SYNC"), Text, "fsync, none, or as `replicas 2`.");
 const LEASE: Word = word("lease", Opt("LEASE"), Duration, "For how long.");
 const DELAY: Word = word("delay", Opt("DELAY"), Duration, "The wait before.");
 const RECEIPTS: Word = needed(word("receipts", Each, Text, "Receipts, as `take` gave them."));
 const ALL_MESSAGES: Word = needed(word("messages", Each, Blob, "Ids or names of messages."));
 const IDS: Word = word("ids", Each, Text, "These; else the first 1,000.");
+const DRY_RUN: Word = word("dry_run", Flag("DRYRUN"), Text, "Changes nothing, and counts.");
+const MATCHING: Word = needed(word("match", Value(None), Blob, "A pattern of payloads."));
+// Always there: without them MATCH, AT and a time would be a message of that name.
+const FROM: Word = word("from", Value(Some("-")), Time, "Due at this time or later.");
+const TO: Word = word("to", Value(Some("+")), Time, "Due at this time or earlier.");
 const MEMBERS: Word = word("members", Each, Blob, "These; else the first 1,000.");
 
 macro_rules! routes {
@@ -161,21 +173,18 @@ routes! {
     GET "/queues/{queue}" "DQ.INFO" [QUEUE] Answer::Object("QueueInfo"),
         "Shows the state of a queue.";
     GET "/queues/{queue}/messages" "DQ.RANGE" [
-        QUEUE,
-        word("from", Value(Some("-")), Time, "Due at this time or later."),
-        word("to", Value(Some("+")), Time, "Due at this time or earlier."),
-        COUNT, CURSOR, DECODE
+        QUEUE, FROM, TO, COUNT, CURSOR, DECODE
     ] Answer::Page("Message"),
         "Pages through pending messages by due time.";
     POST "/queues/{queue}/messages" "DQ.OFFER" [
         QUEUE, DUE, PAYLOAD, AS,
         word("name", Opt("NAME"), Blob, "The name, by which it can be found and replaced."),
         word("if", Choice(&["NX", "XX"]), Text, "nx: only if none has the name; xx: if one has."),
-        HEADERS, TTL, PRIORITY, LIMIT
+        HEADERS, TTL, PRIORITY, LIMIT, SYNC
     ] Answer::Created,
         "Stores a message.";
     POST "/queues/{queue}/batch" "DQ.MOFFER" [
-        QUEUE, AS, HEADERS, TTL, PRIORITY, LIMIT,
+        QUEUE, AS, HEADERS, TTL, PRIORITY, LIMIT, SYNC,
         needed(word("messages", Messages, Blob, "Objects of `delay` or `at`, and `payload`."))
     ] Answer::AllCreated,
         "Stores several messages, all or none.";
@@ -195,6 +204,32 @@ routes! {
         "Cancels pending messages.";
     POST "/queues/{queue}/fire" "DQ.FIRE" [QUEUE, ALL_MESSAGES] Answer::Number("fired"),
         "Makes pending messages due now.";
+    GET "/queues/{queue}/find" "DQ.FIND" [
+        QUEUE, MATCH, fixed("FROM"), FROM, fixed("TO"), TO, COUNT, CURSOR, DECODE
+    ] Answer::Search("Message"),
+        "Searches the pending messages by payload.";
+    POST "/queues/{queue}/matching/cancel" "DQ.CANCEL" [
+        QUEUE, fixed("MATCH"), MATCHING, fixed("FROM"), FROM, fixed("TO"), TO, COUNT, CURSOR,
+        DECODE, DRY_RUN
+    ] Answer::Matched("cancelled"),
+        "Cancels the pending messages whose payloads match, page by page.";
+    POST "/queues/{queue}/matching/fire" "DQ.FIRE" [
+        QUEUE, fixed("MATCH"), MATCHING, fixed("FROM"), FROM, fixed("TO"), TO, COUNT, CURSOR,
+        DECODE, DRY_RUN
+    ] Answer::Matched("fired"),
+        "Makes the pending messages whose payloads match due now, page by page.";
+    POST "/queues/{queue}/matching/reschedule" "DQ.RESCHEDULE" [
+        QUEUE, fixed("MATCH"), MATCHING, DUE, fixed("FROM"), FROM, fixed("TO"), TO, COUNT, CURSOR,
+        DECODE, DRY_RUN
+    ] Answer::Matched("rescheduled"),
+        "Gives the pending messages whose payloads match another due time, page by page.";
+    GET "/queues/{queue}/timeline" "DQ.TIMELINE" [
+        QUEUE,
+        needed(word("from", Value(None), Time, "The start: a time, or a delay from now.")),
+        needed(word("to", Value(None), Time, "The end, not included: the same.")),
+        needed(word("step", Value(None), Duration, "How long each step lasts."))
+    ] Answer::Steps("Step"),
+        "Counts the pending messages by due time, step by step.";
     POST "/queues/{queue}/remove" "DQ.REMOVE" [QUEUE, PAYLOAD, COUNT, AS] Answer::Number("removed"),
         "Takes pending messages out by their payload.";
     POST "/queues/{queue}/clear" "DQ.CLEAR" [QUEUE] Answer::Number("cleared"),
@@ -350,6 +385,7 @@ pub const SCHEMAS: &[(&str, &[(&str, Shape)])] = {
             ],
         ),
         ("Quarantined", &[("due", Due), ("member", Payload)]),
+        ("Step", &[("from", Integer), ("pending", Integer)]),
         ("Setting", &[("setting", Bytes), ("value", Shape::Any), ("origin", Bytes)]),
         (
             "Cron",

@@ -89,6 +89,10 @@ list! {
             "1 while this link to Redis is connected, else 0.";
         reconnects: Counter Count "delay_broker_redis_reconnects_total" ["link"]
             "Times that this link to Redis was connected again.";
+        sync_rounds: Counter Count "delay_broker_sync_rounds_total" []
+            "Rounds in which replicas or the disk were waited for; each serves all who wait.";
+        unsynced: Counter Count "delay_broker_sync_unconfirmed_total" []
+            "Calls with offers that replicas or the disk did not confirm in time.";
         failovers: Counter Count "delay_broker_redis_failovers_total" []
             "Times that the Sentinels named another master.";
         sentinels: Gauge Count "delay_broker_redis_sentinels" []

@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use tokio::sync::Notify;
 
+use crate::domain::durability::Durability;
 use crate::domain::queue::Due;
 use crate::store::StoreError;
 use crate::store::member;
@@ -19,6 +20,9 @@ use crate::store::order::Order;
 pub struct Batch {
     groups: RefCell<Vec<Group>>,
     result: OnceCell<Vec<Outcome>>,
+    /// What some of its tickets wait for besides, and what became of each.
+    awaited: RefCell<Vec<Durability>>,
+    confirmed: OnceCell<Vec<(Durability, Result<(), StoreError>)>>,
     done: Notify,
 }
 
@@ -34,6 +38,17 @@ impl Batch {
         let _ = self.result.set(outcomes);
         self.done.notify_waiters();
     }
+
+    /// What its tickets wait for besides, of a batch that is no longer open.
+    pub(super) fn awaited(&self) -> Vec<Durability> {
+        self.awaited.take()
+    }
+
+    /// What became of all of that. Called once, behind `finish`.
+    pub(super) fn confirm(&self, each: Vec<(Durability, Result<(), StoreError>)>) {
+        let _ = self.confirmed.set(each);
+        self.done.notify_waiters();
+    }
 }
 
 /// A claim on the outcome of one offer, or of one DQ.MOFFER.
@@ -42,6 +57,7 @@ pub struct Ticket {
     group: usize,
     first: usize,
     count: usize,
+    awaits: Option<Durability>,
 }
 
 /// The outcome of an offer.
@@ -53,21 +69,49 @@ pub enum Offered<'a> {
 }
 
 impl Ticket {
+    /// The same, which is done only when what it stored is so durable. Before the batch is closed:
+    /// in one go with the push.
+    pub fn until(self, awaits: Option<Durability>) -> Self {
+        if let Some(what) = awaits {
+            let mut all = self.batch.awaited.borrow_mut();
+            if !all.contains(&what) {
+                all.push(what);
+            }
+        }
+        Self { awaits, ..self }
+    }
+
+    /// True if it is done later than others of its batch.
+    pub fn waits_longer(&self) -> bool {
+        self.awaits.is_some()
+    }
+
     pub fn is_done(&self) -> bool {
-        self.batch.result.get().is_some()
+        let batch = &self.batch;
+        batch.result.get().is_some() && (self.awaits.is_none() || batch.confirmed.get().is_some())
     }
 
     /// Waits for the batch; at once if it is done. Safe to cancel.
     pub async fn done(&self) {
-        let done = self.batch.done.notified();
-        if !self.is_done() {
+        loop {
+            let done = self.batch.done.notified();
+            if self.is_done() {
+                return;
+            }
             done.await;
         }
     }
 
+    /// Why what was stored is not known to be as durable as was asked for, if it is not.
+    fn unconfirmed(&self) -> Option<&StoreError> {
+        let what = self.awaits?;
+        let each = self.batch.confirmed.get()?;
+        each.iter().find(|(kind, _)| *kind == what)?.1.as_ref().err()
+    }
+
     /// Calls `with` with the outcome, if there is one yet.
     pub fn outcome<T>(&self, with: impl FnOnce(Offered<'_>) -> T) -> Option<T> {
-        let outcomes = self.batch.result.get()?;
+        let outcomes = self.batch.result.get().filter(|_| self.is_done())?;
         let groups = self.batch.groups.borrow();
         let (Some(outcome), Some(group)) = (outcomes.get(self.group), groups.get(self.group))
         else {
@@ -82,6 +126,9 @@ impl Ticket {
                     .into(),
             ))),
             Outcome::Stored { now_ms, .. } => {
+                if let Some(error) = self.unconfirmed() {
+                    return Some(with(Offered::Failed(error)));
+                }
                 let range = self.first..self.first + self.count;
                 let messages = group.messages.get(range).unwrap_or_default();
                 let told = |message: &Message| (message.due.ms(*now_ms), message.id);
@@ -126,7 +173,7 @@ impl Open {
                 count += 1;
             }
         }
-        Ticket { batch: self.batch.clone(), group, first, count }
+        Ticket { batch: self.batch.clone(), group, first, count, awaits: None }
     }
 }
 

@@ -3,13 +3,13 @@
 //!
 //! [`offers`] gathers offers in a [`batch`] of their node, [`offer`] writes it as long as the
 //! [`claim`] of the node number lasts. [`leases`] has the calls of consumers, [`settles`] gathers
-//! those that settle. [`delivery`] moves messages that are due, [`messages`] has
-//! the calls of commands about pending messages, [`search`], [`first`] and [`convert`] the paged
-//! ones among them, [`facts`] the questions of the audit. [`lane`] makes a write's outcome certain,
-//! [`order`] keeps the lanes of the offers in order. [`node`] is one master, and [`router`] knows
-//! the node of a queue. [`master`] is the place of a node, as its URL or a [`sentinel`] says.
-//! [`link`] carries scripts and commands, [`redis`] the subscription; [`script`] lists the files of
-//! `lua/`.
+//! those that settle. [`sync`] waits for what replicas and the disk have. [`delivery`] moves
+//! messages that are due, [`messages`] has the calls of commands about pending messages,
+//! [`search`], [`first`] and [`convert`] the paged ones among them, [`facts`] the questions of the
+//! audit. [`lane`] makes a write's outcome certain, [`order`] keeps the lanes of the offers in
+//! order. [`node`] is one master, and [`router`] knows the node of a queue. [`master`] is the place
+//! of a node, as its URL or a [`sentinel`] says. [`link`] carries scripts and commands, [`redis`]
+//! the subscription; [`script`] lists the files of `lua/`.
 
 pub mod answer;
 pub mod backend;
@@ -43,6 +43,7 @@ pub mod search;
 mod sentinel;
 pub mod settles;
 pub mod streams;
+pub mod sync;
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -60,6 +61,7 @@ use crate::store::node::{Asker, Node};
 use crate::store::router::Router;
 use crate::store::script::Script;
 use crate::store::settles::Settles;
+use crate::store::sync::Syncs;
 
 /// Why a call to the store failed, and whether it may have been applied.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -119,6 +121,12 @@ pub enum StoreError {
          no other consumers to give them back to"
     )]
     TakersAlone,
+    /// Not applied: Redis tells nobody when its disk has something.
+    #[error(
+        "SYNC fsync needs a Redis that writes each change to disk before it answers (appendonly \
+         yes, appendfsync always), or appendonly yes and Redis 7.2 or newer; nothing was stored"
+    )]
+    NoFsync,
     /// Not applied: the destination is none.
     #[error(
         "GROUP is for queues whose destination is a stream (DQ.SETUP queue destination stream)"
@@ -267,6 +275,11 @@ impl Store {
     /// Waits until Redis is reached anew; it may have lost everything meanwhile.
     pub async fn comes_up(&self) {
         self.router.whole().transfers.comes_up().await;
+    }
+
+    /// Who waits for the replicas and the disk of a queue's node.
+    pub fn syncs(&self, queue: &[u8]) -> &Rc<Syncs> {
+        &self.router.of(&keys::timeout_of(queue)).syncs
     }
 
     async fn write(

@@ -17,6 +17,7 @@ use crate::store::clock::Clock;
 use crate::store::lane::{Lane, Rest, Within};
 use crate::store::link::{Link, LinkContext, LinkError, PLAIN};
 use crate::store::script::Script;
+use crate::store::sync::Syncs;
 use crate::store::{Limits, StoreError, refused};
 
 /// Commands other than offers that may be under way at once: each has a lane of its own.
@@ -36,6 +37,8 @@ pub struct Node {
     /// Commands without a key, which may be repeated or lost.
     pub(super) plain: Rc<Link>,
     pub(super) offer_lanes: [Lane; 2],
+    /// For offers that wait for replicas or the disk.
+    pub(super) syncs: Rc<Syncs>,
     pub(super) batches: Batches,
     free_lanes: RefCell<Vec<Lane>>,
     permits: Semaphore,
@@ -61,6 +64,7 @@ impl Node {
             ),
             permits: Semaphore::new(CALL_LANES),
             survey: Survey::default(),
+            syncs: Syncs::new(context, &offers, limits, token),
             offers,
             calls,
             transfers,
@@ -177,7 +181,8 @@ impl Node {
     pub async fn quit(&self) {
         // Side by side: each waits for a Redis that does not answer.
         let links = [&self.offers, &self.calls, &self.transfers, &self.plain];
-        futures_util::future::join_all(links.map(|link| link.quit())).await;
+        let all = futures_util::future::join_all(links.map(|link| link.quit()));
+        futures_util::future::join(all, self.syncs.quit()).await;
     }
 }
 

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::domain::envelope::Carries;
@@ -289,6 +290,8 @@ async fn send(offers: Rc<Offers>, node: Rc<Node>, lane: usize) {
     let place = node.batches.order.place();
     offers.claim.held().await;
     let closed = offers.claim.closed();
+    let awaited = batch.awaited();
+    let seen = if awaited.is_empty() { None } else { node.syncs.seen() };
     let mut groups = batch.take();
     let outcomes = match closed {
         Some(why) => vec![Outcome::Failed(StoreError::Unavailable(why)); groups.len()],
@@ -315,7 +318,14 @@ async fn send(offers: Rc<Offers>, node: Rc<Node>, lane: usize) {
             offers.stored.stored(&group.keys, group.messages.len() as u64, head.flatten());
         }
     }
+    let stored = outcomes.iter().any(|outcome| matches!(outcome, Outcome::Stored { .. }));
     batch.finish(groups, outcomes);
+    if !awaited.is_empty() {
+        let awaited = awaited.into_iter().filter(|_| stored);
+        let syncs = &node.syncs;
+        let each = awaited.map(|what| async move { (what, syncs.confirm(what, seen).await) });
+        batch.confirm(join_all(each).await);
+    }
 }
 
 /// Batches in which the commands of a queue that was full are kept apart.

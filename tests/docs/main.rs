@@ -58,13 +58,16 @@ fn commands_in_the_text_exist() {
         "XAUTOCLAIM",
         "XINFO",
         "SENTINEL",
+        "WAIT",
+        "WAITAOF",
     ];
     let options = [
         "LIST", "RESTORE", "DROP", "NAME", "AT", "AS", "COUNT", "CURSOR", "DECODE", "NX", "XX",
         "MODERN", "LEGACY", "ALL", "BLOCK", "LEASE", "ALSO", "FAIL", "SILENT", "FATAL", "DELAY",
         "REASON", "TIED", "RELEASE", "LEASED", "WAITING", "REQUEUE", "MATCH", "IFABSENT", "RESET",
         "DEFAULT", "SET", "PAUSE", "RESUME", "NEXT", "TZ", "OVERLAP", "ALLOW", "CATCHUP", "HEADER",
-        "TTL", "PRIO", "LIMIT", "GROUP", "JUSTID", "FROM", "TO", "DRYRUN",
+        "TTL", "PRIO", "LIMIT", "GROUP", "JUSTID", "FROM", "TO", "DRYRUN", "SYNC", "FSYNC",
+        "REPLICAS", "NONE",
     ];
     let of_http = ["GET", "PUT", "DELETE"];
     let word = Regex::new(r"^[A-Z][A-Z.]+( |$)").unwrap();
@@ -245,6 +248,7 @@ fn fixed_limits_are_the_constants() {
         ("| 200 |", of("src/command/dq/timeline.rs", &["STEPS_MAX"])),
         ("| 4 |", of("src/peers/memory.rs", &["PERMITS_MAX"])),
         ("| 8 |", of("src/scheduler/takers.rs", &["CALLS_MAX"])),
+        ("| 16 |", of("src/domain/durability.rs", &["REPLICAS_MAX"])),
         (
             "| 30 s; with `LEASE` 100 ms to 24 h |",
             vec![LEASE.default, *LEASE.allowed.start(), *LEASE.allowed.end()],
@@ -265,6 +269,7 @@ fn fixed_limits_are_the_constants() {
         ("| 64, of 100 requests and 60 s |", http),
         ("| 32 |", of("src/http/api.rs", &["REQUESTS_MAX"])),
         ("| 4; 2 |", of("src/http/api.rs", &["SHOWN_MAX", "LARGE_MAX"])),
+        ("| 2 |", of("src/http/api.rs", &["SEARCHES_MAX"])),
         ("| 30 s |", of("src/http/body.rs", &["TAKEN_WITHIN"])),
         ("| 20 s |", of("src/http/body.rs", &["WITHIN"])),
         ("| 1,024 |", vec![NODES]),

@@ -48,6 +48,7 @@ mod setup;
 mod share;
 mod stop;
 mod streams;
+mod sync;
 mod take_queue;
 mod takers;
 mod taking;

@@ -221,6 +221,62 @@ fn every_route_does_what_the_document_says() {
         assert_eq!(api.call(method, &path, body).problem(), "404 NOTFOUND no", "{path}");
     }
 
+    // Search, and all that match.
+    let batch = json!({"messages": [
+        {"at": at, "payload": "bill 1"}, {"at": at + 5, "payload": "bill 2"},
+        {"at": at + 9, "payload": {"base64": "AGJpbGw="}},
+    ]});
+    api.done("POST", "/queues/bills/batch", batch);
+    let found = api.done("GET", "/queues/bills/find?match=bill*", none());
+    assert_eq!((&found["cursor"], &found["looked"]), (&none(), &json!(3)));
+    let payloads: Vec<_> =
+        found["items"].as_array().unwrap().iter().map(|m| &m["payload"]).collect();
+    assert_eq!(payloads, [&json!({"text": "bill 1"}), &json!({"text": "bill 2"})]);
+    let window = format!("/queues/bills/find?from={}&to={}&decode=true", at + 1, at + 9);
+    assert_eq!(api.done("GET", &window, none())["items"].as_array().unwrap().len(), 2);
+    let first = api.done("GET", "/queues/bills/find?count=1", none());
+    let path = format!("/queues/bills/find?cursor={}", first["cursor"].as_str().unwrap());
+    let rest = api.done("GET", &path, none());
+    assert_eq!((&rest["looked"], rest["items"].as_array().unwrap().len()), (&json!(2), 2));
+    let path = format!("/queues/bills/timeline?from={at}&to={}&step=5", at + 15);
+    let step = |n: u64, pending: u64| json!({"from": at + 5 * n, "pending": pending});
+    let steps = json!({"items": [step(0, 1), step(1, 2), step(2, 0)]});
+    assert_eq!(api.done("GET", &path, none()), steps);
+    let page = |name: &str, looked: u64, count: u64| {
+        let page = json!({"cursor": null, "looked": looked, name: count});
+        (name.to_owned(), page)
+    };
+    let bytes = json!({"base64": "AGI/bGw="});
+    for (path, body, (_, wanted)) in [
+        ("cancel", json!({"match": "bill*", "dry_run": true}), page("cancelled", 3, 2)),
+        ("cancel", json!({"match": bytes, "from": at, "to": "+"}), page("cancelled", 3, 1)),
+        ("fire", json!({"match": "*", "dry_run": true, "decode": false}), page("fired", 2, 2)),
+        ("reschedule", json!({"match": "*2", "at": at + 7}), page("rescheduled", 2, 1)),
+        // A pattern, and no message of the name MATCH.
+        ("reschedule", json!({"match": "AT", "delay": "1h"}), page("rescheduled", 2, 0)),
+        (
+            "reschedule",
+            json!({"match": "*", "delay": "1h", "dry_run": true}),
+            page("rescheduled", 2, 2),
+        ),
+    ] {
+        let path = format!("/queues/bills/matching/{path}");
+        assert_eq!(api.done("POST", &path, body), wanted, "{path}");
+    }
+    assert_eq!(
+        api.done("GET", &path, none())["items"],
+        json!([step(0, 1), step(1, 1), step(2, 0)])
+    );
+    let one = json!({"match": "*", "count": 1});
+    let first = api.done("POST", "/queues/bills/matching/cancel", one);
+    assert_eq!(first["cancelled"], 1);
+    let rest = json!({"match": "*", "cursor": first["cursor"]});
+    assert_eq!(api.done("POST", "/queues/bills/matching/cancel", rest)["cancelled"], 1);
+    for path in ["find?cursor=x", "find?count=0", "timeline?from=0&to=1h&step=1"] {
+        let refused = api.call("GET", &format!("/queues/bills/{path}"), none());
+        assert_eq!(refused.problem(), "400 ERR no", "{path}");
+    }
+
     // Queues, pauses, settings.
     api.done("POST", "/queues/orders/messages", json!({"delay": "1h", "payload": "x"}));
     let info = api.done("GET", "/queues/orders", none());
@@ -369,12 +425,18 @@ fn base64(bytes: &[u8]) -> String {
 
 /// The words of a route that a request needs at least.
 fn least(route: &Route, queue: &str) -> (String, Value) {
-    let path =
+    let mut path =
         route.path.replace("{queue}", queue).replace("{message}", "m").replace("{cron}", "c");
     let mut body = json!({});
     for word in route.words.iter().filter(|word| word.required || word.form == Form::Due) {
         let value = match word.form {
             Form::Path => continue,
+            _ if route.method == "GET" => {
+                let value = if word.name == "from" { "0" } else { "1h" };
+                path +=
+                    &format!("{}{}={value}", if path.contains('?') { "&" } else { "?" }, word.name);
+                continue;
+            }
             Form::Each => json!(["m"]),
             Form::Messages => json!([{"delay": "1h", "payload": "p"}]),
             Form::Settings => {
@@ -403,8 +465,20 @@ fn the_matrix_of_rights() {
             Form::Fixed("ALL") => Some("ALL"),
             _ => None,
         });
-        for queue in ["a.x", "b.x"] {
-            let (path, body) = least(route, queue);
+        let has = |wanted| route.words.iter().any(|word| word.form == wanted);
+        let matching = has(Form::Fixed("MATCH"));
+        let dry_runs = if matching { &[false, true][..] } else { &[false] };
+        for (queue, dry_run) in
+            ["a.x", "b.x"].iter().flat_map(|queue| dry_runs.iter().map(|dry| (*queue, *dry)))
+        {
+            let (path, mut body) = least(route, queue);
+            if dry_run {
+                body["dry_run"] = true.into();
+            }
+            let form = matching.then(|| {
+                let forms = spec.forms.iter().map(|(form, _)| *form);
+                forms.into_iter().find(|form| form.ends_with("DRYRUN") == dry_run).unwrap()
+            });
             let method = route.method.as_str();
             let anonymous = api.call(method, &path, &body);
             assert_eq!(anonymous.problem(), "401 NOAUTH no", "{method} {path}");
@@ -412,7 +486,7 @@ fn the_matrix_of_rights() {
             for row in &rows {
                 let said = api.user(&row.name, PASSWORD).call(method, &path, &body);
                 let about = format!("{} says {method} {path}: {said:?}", row.name);
-                match refusal(spec, word, None, row, queue) {
+                match refusal(spec, word, form, row, queue) {
                     Some(wanted) => {
                         assert_eq!(said.problem(), "403 NOPERM no", "{about}");
                         let user = format!("User {} has no {wanted}", row.name);

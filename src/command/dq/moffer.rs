@@ -1,5 +1,6 @@
-//! `DQ.MOFFER queue [AS encoding] [HEADER name value ...] [TTL d] [PRIO n] [LIMIT n] delay payload
-//! [delay payload ...]`: many messages for one queue, all or none.
+//! `DQ.MOFFER queue [AS encoding] [HEADER name value ...] [TTL d] [PRIO n] [LIMIT n] [SYNC
+//! FSYNC|NONE|REPLICAS n] delay payload [delay payload ...]`: many messages for one queue, all or
+//! none.
 //!
 //! `AT time` may stand in place of any delay. The options are those of all messages, and stand
 //! where no delay can be taken for them. Replies with an array of message ids, in order.
@@ -13,18 +14,19 @@ use std::rc::Rc;
 use bytes::Bytes;
 
 use crate::broker::Broker;
+use crate::domain::durability::Durability;
 use crate::domain::envelope::{Carries, Envelope};
 use crate::domain::queue::Due;
 
 use crate::command::args::{ArgError, Args};
-use crate::command::carried;
 use crate::command::redis::multi::Queued;
 use crate::command::{Caller, Command, Flag, Flags, Kind, MANY, ReplyForm, Run, Spec};
+use crate::command::{carried, sync};
 
 pub const SPEC: Spec = Spec {
     name: "DQ.MOFFER",
-    usage: "queue [AS encoding] [HEADER name value ...] [TTL d] [PRIO n] [LIMIT n] delay payload \
-            [delay payload ...]",
+    usage: "queue [AS encoding] [HEADER name value ...] [TTL d] [PRIO n] [LIMIT n] \
+            [SYNC <FSYNC|NONE|REPLICAS n>] delay payload [delay payload ...]",
     summary: "Stores several messages in one queue: all or none",
     args: 3..=MANY,
     kind: Kind::Offer,
@@ -37,14 +39,17 @@ pub struct Moffer<'a> {
     queue: &'a [u8],
     messages: Vec<(Due, Cow<'a, [u8]>)>,
     carries: Carries,
+    sync: Option<Durability>,
 }
 
 fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
     let queue = args.queue_bytes()?;
-    let (mut said, mut envelope) = (None, Envelope::default());
+    let (mut said, mut sync, mut envelope) = (None, None, Envelope::default());
     loop {
         if said.is_none() && args.takes("AS") {
             said = Some(args.encoding()?);
+        } else if sync.is_none() && args.takes("SYNC") {
+            sync = Some(args.sync()?);
         } else if !carried::next(&mut envelope, args)? {
             break;
         }
@@ -61,23 +66,31 @@ fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
         let payload = args.one_more(encoding, number, &mut bytes)?;
         messages.push((due, envelope.around(payload)));
     }
-    Ok(Command::Moffer(Moffer { queue, messages, carries: envelope.carries() }))
+    let sync = args.durability_of(queue, sync);
+    Ok(Command::Moffer(Moffer { queue, messages, carries: envelope.carries(), sync }))
 }
 
 impl Moffer<'_> {
-    pub fn queued(self) -> Queued {
-        let messages = self.messages.into_iter();
+    pub fn queued(&self) -> Queued {
+        let (own, messages) = (Bytes::copy_from_slice, self.messages.iter());
         Queued::Moffer {
-            queue: Bytes::copy_from_slice(self.queue),
-            messages: messages.map(|(due, payload)| (due, payload.into_owned().into())).collect(),
+            queue: own(self.queue),
+            messages: messages.map(|(due, payload)| (*due, own(payload))).collect(),
             carries: self.carries,
+            sync: self.sync,
         }
     }
 
     pub fn run(self, _: &Caller, broker: &Rc<Broker>) -> Run {
+        if let Some(what) = self.sync
+            && let Some(run) = sync::not_now(broker, self.queue, what, || self.queued())
+        {
+            return run;
+        }
         let messages = self.messages.iter();
         let messages = messages.map(|(due, payload)| (*due, &payload[..]));
-        Run::Offered(broker.moffer(self.queue, messages, self.carries), ReplyForm::Many)
+        let ticket = broker.moffer(self.queue, messages, self.carries);
+        Run::Offered(ticket.until(self.sync), ReplyForm::Many)
     }
 }
 
@@ -91,7 +104,13 @@ mod tests {
         let of = |messages: &[(Due, &'static [u8])]| {
             let messages = messages.iter().map(|(due, payload)| (*due, Cow::Borrowed(*payload)));
             let (messages, carries) = (messages.collect(), Carries::Nothing);
-            Ok(Command::Moffer(Moffer { queue: b"q", messages, carries }))
+            Ok(Command::Moffer(Moffer { queue: b"q", messages, carries, sync: None }))
+        };
+        let synced = Moffer {
+            queue: b"q",
+            messages: vec![(Due::In(5), Cow::Borrowed(&b"sync"[..]))],
+            carries: Carries::Nothing,
+            sync: Some(Durability::Replicas(1)),
         };
         let at = Due::At(1_999_999_999_999);
         check(&[
@@ -104,6 +123,9 @@ mod tests {
                 "DQ.MOFFER q as kryo5 5 AS AT 1999999999999 ab",
                 of(&[(Due::In(5), b"\x03A\xd3"), (at, b"\x03a\xe2")]),
             ),
+            ("DQ.MOFFER q SYNC replicas 1 5 sync", Ok(Command::Moffer(synced))),
+            ("DQ.MOFFER q SYNC none 5 a", of(&[(Due::In(5), b"a")])),
+            ("DQ.MOFFER q SYNC 5 a", Err("ERR SYNC '5' must be fsync, none, or replicas")),
             ("DQ.MOFFER q AS 5 a", Err("ERR encoding '5' must be one of raw, string, long, json")),
             (
                 "DQ.MOFFER q AS json",

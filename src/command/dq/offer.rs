@@ -1,10 +1,11 @@
 //! `DQ.OFFER queue delay payload [AS encoding] [NAME name [NX|XX]] [HEADER name value ...] [TTL d]
-//! [PRIO n] [LIMIT n]`, or `AT time` in place of the delay: stores a payload, which is appended to
-//! the list `queue` when it is due.
+//! [PRIO n] [LIMIT n] [SYNC FSYNC|NONE|REPLICAS n]`, or `AT time` in place of the delay: stores a
+//! payload, which is appended to the list `queue` when it is due.
 //!
-//! Replies with the message id once Redis has it; nil if NX or XX forbade it. Errors: ERR (the
-//! payload's encoding, headers, what the destination does not have), BADQUEUE, BADDELAY, BADTIME,
-//! BADID, TOOBIG, TOOMANY (queues, headers), WRONGTYPE, UNAVAILABLE, UNCERTAIN.
+//! Replies with the message id once Redis has it, or with SYNC its disk or replicas have; nil if NX
+//! or XX forbade it. Errors: ERR (the payload's encoding, headers, what the destination does not
+//! have, a Redis that cannot tell of its disk), BADQUEUE, BADDELAY, BADTIME, BADID,
+//! TOOBIG, TOOMANY (queues, headers), WRONGTYPE, UNAVAILABLE, UNCERTAIN.
 //! Way: batch, `lua/offer.lua`. A payload that is stored as given is not copied here: the batch
 //! packs it from the read buffer.
 
@@ -14,18 +15,19 @@ use std::rc::Rc;
 use bytes::Bytes;
 
 use crate::broker::Broker;
+use crate::domain::durability::Durability;
 use crate::domain::envelope::{Carries, Envelope};
 use crate::domain::queue::{Due, NameMode};
 
 use crate::command::args::{ArgError, Args, is};
-use crate::command::carried;
 use crate::command::redis::multi::Queued;
 use crate::command::{Caller, Command, Flag, Flags, Kind, MANY, ReplyForm, Run, Spec};
+use crate::command::{carried, sync};
 
 pub const SPEC: Spec = Spec {
     name: "DQ.OFFER",
     usage: "queue delay payload [AS encoding] [NAME name [NX|XX]] [HEADER name value ...] [TTL d] \
-            [PRIO n] [LIMIT n]",
+            [PRIO n] [LIMIT n] [SYNC <FSYNC|NONE|REPLICAS n>]",
     summary: "Stores a message, which is appended to the list when it is due",
     args: 3..=MANY,
     kind: Kind::Offer,
@@ -40,11 +42,12 @@ pub struct Offer<'a> {
     payload: Cow<'a, [u8]>,
     name: Option<(&'a [u8], NameMode)>,
     carries: Carries,
+    sync: Option<Durability>,
 }
 
 fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
     let (queue, due, payload) = (args.queue_bytes()?, args.due()?, args.payload()?);
-    let (mut encoding, mut name, mut mode) = (None, None, None);
+    let (mut encoding, mut name, mut mode, mut sync) = (None, None, None, None);
     let mut envelope = Envelope::default();
     while let Some(option) = args.option() {
         if is(option, "AS") && encoding.is_none() {
@@ -55,6 +58,8 @@ fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
             mode = Some(NameMode::Nx);
         } else if is(option, "XX") && mode.is_none() {
             mode = Some(NameMode::Xx);
+        } else if is(option, "SYNC") && sync.is_none() {
+            sync = Some(args.sync()?);
         } else if !carried::option(&mut envelope, option, args)? {
             return Err(args.unexpected(option));
         }
@@ -66,28 +71,35 @@ fn parse<'a>(args: &mut Args<'a, '_>) -> Result<Command<'a>, ArgError> {
     };
     let payload = args.stored(args.encoding_of(queue, encoding), payload)?;
     let (payload, carries) = (envelope.around(payload), envelope.carries());
-    Ok(Command::Offer(Offer { queue, due, payload, name, carries }))
+    let sync = args.durability_of(queue, sync);
+    Ok(Command::Offer(Offer { queue, due, payload, name, carries, sync }))
 }
 
 impl Offer<'_> {
-    pub fn queued(self) -> Queued {
+    pub fn queued(&self) -> Queued {
         let own = Bytes::copy_from_slice;
         Queued::Offer {
             queue: own(self.queue),
             due: self.due,
-            payload: self.payload.into_owned().into(),
+            payload: own(&self.payload),
             name: self.name.map(|(name, mode)| (own(name), mode)),
             carries: self.carries,
+            sync: self.sync,
         }
     }
 
     pub fn run(self, _: &Caller, broker: &Rc<Broker>) -> Run {
-        let Self { queue, due, payload, name, carries } = self;
+        if let Some(what) = self.sync
+            && let Some(run) = sync::not_now(broker, self.queue, what, || self.queued())
+        {
+            return run;
+        }
+        let Self { queue, due, payload, name, carries, sync } = self;
         let ticket = match name {
             None => broker.offer(queue, due, &payload, carries),
             Some(name) => broker.offer_named(queue, due, &payload, name, carries),
         };
-        Run::Offered(ticket, ReplyForm::One)
+        Run::Offered(ticket.until(sync), ReplyForm::One)
     }
 }
 
@@ -102,7 +114,12 @@ mod tests {
         let of = |due, payload: &'static [u8], name: Name| {
             let payload = Cow::Borrowed(payload);
             let carries = Carries::Nothing;
-            Ok(Command::Offer(Offer { queue: b"q", due, payload, name, carries }))
+            Ok(Command::Offer(Offer { queue: b"q", due, payload, name, carries, sync: None }))
+        };
+        let synced = |what| {
+            let (payload, carries) = (Cow::Borrowed(&b"p"[..]), Carries::Nothing);
+            let (due, sync) = (Due::In(5), Some(what));
+            Ok(Command::Offer(Offer { queue: b"q", due, payload, name: None, carries, sync }))
         };
         let (ms, at) = (Due::In(5), Due::At(978_307_200_000));
         check(&[
@@ -120,6 +137,17 @@ mod tests {
                 of(ms, b"\x03ab\xe3", Some((b"n", NameMode::Replace))),
             ),
             ("DQ.OFFER q 5 AS NX NAME n AS string", of(ms, b"AS", Some((b"n", NameMode::Nx)))),
+            ("DQ.OFFER q 5 p SYNC fsync", synced(Durability::Fsync)),
+            ("dq.offer q 5 p sync REPLICAS 2 AS raw", synced(Durability::Replicas(2))),
+            ("DQ.OFFER q 5 p SYNC none", of(ms, b"p", None)),
+            ("DQ.OFFER q 5 p SYNC", Err("ERR syntax error: SYNC needs a value")),
+            ("DQ.OFFER q 5 p SYNC disk", Err("ERR SYNC 'disk' must be fsync, none, or replicas")),
+            ("DQ.OFFER q 5 p SYNC replicas", Err("ERR SYNC 'replicas' needs a whole number from")),
+            ("DQ.OFFER q 5 p SYNC replicas 17", Err("ERR SYNC 'replicas' needs a whole number")),
+            (
+                "DQ.OFFER q 5 p SYNC fsync SYNC none",
+                Err("ERR syntax error: unexpected argument 'SYNC'"),
+            ),
             ("DQ.OFFER q 5 p AS raw AS raw", Err("ERR syntax error: unexpected argument 'AS'")),
             ("DQ.OFFER q 5 p NAME n NX XX", Err("ERR syntax error: unexpected argument 'XX'")),
             ("DQ.OFFER q 5 p NAME n NAME m", Err("ERR syntax error: unexpected argument 'NAME'")),

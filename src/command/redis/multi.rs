@@ -12,6 +12,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 
 use crate::broker::{Broker, Ticket};
+use crate::domain::durability::Durability;
 use crate::domain::envelope::Carries;
 use crate::domain::queue::{Due, NameMode};
 use crate::resp::Reply;
@@ -19,7 +20,7 @@ use crate::resp::Reply;
 use crate::command::args::{ArgError, Rules};
 use crate::command::redis::basic::Basic;
 use crate::command::{
-    Command, CommandIndex, Flag, Flags, Group, Kind, ReplyForm, Run, Session, Spec,
+    Command, CommandIndex, Failure, Flag, Flags, Group, Kind, ReplyForm, Run, Session, Spec, Then,
 };
 
 const fn spec(name: &'static str, summary: &'static str, parse: crate::command::Parse) -> Spec {
@@ -86,11 +87,13 @@ pub enum Queued {
         payload: Bytes,
         name: Option<(Bytes, NameMode)>,
         carries: Carries,
+        sync: Option<Durability>,
     },
     Moffer {
         queue: Bytes,
         messages: Vec<(Due, Bytes)>,
         carries: Carries,
+        sync: Option<Durability>,
     },
     /// Asks nothing of Redis.
     Local(Reply),
@@ -117,18 +120,21 @@ impl Queued {
         }
     }
 
-    fn run(self, broker: &Broker) -> Ran {
+    pub(in crate::command) fn run(self, broker: &Broker) -> Ran {
         match self {
-            Self::Offer { queue, due, payload, name: None, carries } => {
-                Ran::Offered(broker.offer(&queue, due, &payload, carries), ReplyForm::One)
+            Self::Offer { queue, due, payload, name, carries, sync } => {
+                let ticket = match name {
+                    None => broker.offer(&queue, due, &payload, carries),
+                    Some((name, mode)) => {
+                        broker.offer_named(&queue, due, &payload, (&name, mode), carries)
+                    }
+                };
+                Ran::Offered(ticket.until(sync), ReplyForm::One)
             }
-            Self::Offer { queue, due, payload, name: Some((name, mode)), carries } => {
-                let ticket = broker.offer_named(&queue, due, &payload, (&name, mode), carries);
-                Ran::Offered(ticket, ReplyForm::One)
-            }
-            Self::Moffer { queue, messages, carries } => {
+            Self::Moffer { queue, messages, carries, sync } => {
                 let messages = messages.iter().map(|(due, payload)| (*due, &payload[..]));
-                Ran::Offered(broker.moffer(&queue, messages, carries), ReplyForm::Many)
+                let ticket = broker.moffer(&queue, messages, carries);
+                Ran::Offered(ticket.until(sync), ReplyForm::Many)
             }
             Self::Local(reply) => Ran::Ready(reply),
         }
@@ -200,13 +206,39 @@ pub(in crate::command) fn inside(
         }
         _ => Err(ArgError::plain(NOT_INSIDE)),
     };
+    let awaited = match &queued {
+        Ok(Queued::Offer { queue, sync, .. } | Queued::Moffer { queue, sync, .. }) => {
+            sync.map(|what| (queue.clone(), what))
+        }
+        _ => None,
+    };
+    let queued = queued.map_err(Failure::from);
+    let Some((queue, what)) = awaited else {
+        return keep(queued, index, session);
+    };
+    match broker.can_be(&queue, what) {
+        Some(can) => keep(can.map_err(Failure::from).and(queued), index, session),
+        None => {
+            let broker = Rc::clone(broker);
+            Run::Verified(Box::pin(async move {
+                let can = broker.check(&queue, what).await.map_err(Failure::from);
+                Box::new(move |session: &mut Session| keep(can.and(queued), index, session)) as Then
+            }))
+        }
+    }
+}
+
+/// Keeps a command for EXEC, if it is one that can be.
+fn keep(queued: Result<Queued, Failure>, index: CommandIndex, session: &mut Session) -> Run {
     let rules = Rc::clone(&session.rules);
     let mut transaction = session.transaction.take().unwrap_or_default();
-    let reply = match queued.and_then(|queued| transaction.push(index, queued, &rules)) {
+    let kept =
+        queued.and_then(|queued| transaction.push(index, queued, &rules).map_err(Failure::from));
+    let reply = match kept {
         Ok(()) => Reply::Simple("QUEUED".into()),
-        Err(error) => {
+        Err(failure) => {
             transaction.fail();
-            error.into()
+            failure.into()
         }
     };
     session.set_transaction(Some(transaction));
@@ -282,12 +314,13 @@ impl Executed {
         self.ran.len()
     }
 
-    /// Any ticket of it: the outcomes of all come at once.
+    /// One of the tickets that are done last: those that wait for the same come at once.
     pub fn ticket(&self) -> Option<&Ticket> {
-        self.ran.iter().find_map(|(_, ran)| match ran {
+        let tickets = self.ran.iter().filter_map(|(_, ran)| match ran {
             Ran::Offered(ticket, _) => Some(ticket),
             Ran::Ready(_) => None,
-        })
+        });
+        tickets.max_by_key(|ticket| ticket.waits_longer())
     }
 
     /// Memory of the replies that are there already, about.
@@ -328,6 +361,7 @@ mod tests {
     fn limits_and_what_is_held() {
         let rules = rules(&[]);
         let offer = |bytes: usize| Queued::Offer {
+            sync: None,
             queue: Bytes::from_static(b"q"),
             due: Due::In(5),
             payload: vec![b'x'; bytes].into(),
@@ -335,6 +369,7 @@ mod tests {
             carries: Carries::Nothing,
         };
         let many = |count: usize| Queued::Moffer {
+            sync: None,
             queue: Bytes::from_static(b"q"),
             messages: vec![(Due::In(5), Bytes::from_static(b"x")); count],
             carries: Carries::Nothing,

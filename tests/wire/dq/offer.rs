@@ -18,6 +18,33 @@ fn a_delay_and_a_payload() {
     ]);
 }
 
+/// The words of SYNC, in both protocols. The Redis behind has neither replicas nor a file.
+#[test]
+fn sync() {
+    let none = "-UNAVAILABLE SYNC replicas 2 needs 2 connected replicas, and Redis has 0; nothing \
+                was stored\r\n";
+    check(&[
+        ("DQ.OFFER «q» 1h p SYNC none\r\n", "$30\r\n«id»\r\n"),
+        (
+            "*7\r\n$8\r\nDQ.OFFER\r\n$5\r\n«q»\r\n$2\r\n1h\r\n$1\r\np\r\n$4\r\nsync\r\n\
+             $8\r\nreplicas\r\n$1\r\n2\r\n",
+            none,
+        ),
+        ("DQ.OFFER «q» 1h p SYNC 'REPLICAS 2' NAME n\r\n", none),
+        ("DQ.MOFFER «q» SYNC replicas 2 1h p 1h q\r\n", none),
+        ("DQ.OFFER «q» 1h p SYNC FSYNC\r\n", "-ERR SYNC fsync needs a Redis that «text»\r\n"),
+        ("DQ.MOFFER «q» SYNC fsync 1h p\r\n", "-ERR SYNC fsync needs a Redis that «text»\r\n"),
+        ("DQ.OFFER «q» 1h p SYNC\r\n", "-ERR syntax error: SYNC needs a value\r\n"),
+        ("DQ.OFFER «q» 1h p SYNC disk\r\n", "-ERR SYNC 'disk' must be fsync, none, «text»\r\n"),
+        (
+            "DQ.OFFER «q» 1h p SYNC replicas 0\r\n",
+            "-ERR SYNC 'replicas' needs a whole number from 1 to 16 behind it\r\n",
+        ),
+        ("DQ.OFFER «q» 1h p SYNC none SYNC none\r\n", "-ERR syntax error: unexpected «text»\r\n"),
+        ("DQ.SIZE «q»\r\n", ":1\r\n"),
+    ]);
+}
+
 #[test]
 fn a_moment() {
     check(&[
