@@ -37,6 +37,7 @@ use crate::client::alone::{Ask, Done, Wants};
 
 mod api;
 mod body;
+pub mod console;
 mod door;
 pub mod health;
 mod json;
@@ -93,8 +94,8 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 const READY_FOR: HeaderName = HeaderName::from_static("x-ready-for-ms");
 
 const INDEX: &str = "delay-broker\n\n/metrics  for Prometheus\n/healthz  the process lives\n\
-                     /readyz   it can take work\n/api/v1   the same as commands; \
-                     /api/v1/openapi.json lists it\n";
+                     /readyz   it can take work\n/ui/      the console, for browsers\n\
+                     /api/v1   the same as commands; /api/v1/openapi.json lists it\n";
 /// The broker's thread did not answer.
 const LATE: &str = "the broker did not answer in time";
 const LOST: &str = "the broker is stopping";
@@ -378,6 +379,13 @@ async fn answer(
             Err(rule) => Problem::bad(rule).response(),
         };
     }
+    if let Some(came) = came.filter(|_| broker.is_broker && console::is_path(path)) {
+        let settings = Arc::clone(&broker.settings.borrow());
+        return match door::host(request.uri(), request.headers()) {
+            Ok(host) => console::answer(request, &host, &settings, broker, &came, serving).await,
+            Err(rule) => text(StatusCode::BAD_REQUEST, format!("{rule}\n")),
+        };
+    }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "GET only\n");
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
@@ -393,7 +401,10 @@ async fn answer(
     // Probes come by an address, and say what they like.
     match door::host(request.uri(), request.headers()) {
         Err(rule) => text(StatusCode::BAD_REQUEST, format!("{rule}\n")),
-        Ok(_) if path == "/" => text(StatusCode::OK, INDEX),
+        Ok(_) if path == "/" => match broker.is_broker && console::is_browser(request.headers()) {
+            true => console::redirect("/ui/"),
+            false => text(StatusCode::OK, INDEX),
+        },
         Ok(_) => text(StatusCode::NOT_FOUND, INDEX),
     }
 }

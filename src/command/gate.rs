@@ -78,6 +78,32 @@ impl Access {
         self.password.is_some()
     }
 
+    /// The password of the user, if it is that of `server.password`.
+    pub fn password_of(&self, user: &User) -> Option<&Secret> {
+        self.password.as_ref().filter(|_| user.name == DEFAULT)
+    }
+
+    /// What the user may run, as the console asks: commands, words of theirs that name all queues,
+    /// and forms that need more.
+    pub fn given(&self, user: &User) -> Vec<&'static str> {
+        let enabled = TABLE.iter().zip(&self.disabled).filter(|(_, disabled)| !**disabled);
+        let mut given = Vec::new();
+        for (spec, _) in enabled.filter(|(spec, _)| user.may(spec)) {
+            given.push(spec.name);
+            let forms = spec.forms.iter().filter(|form| user.may_use_form(spec, form).is_ok());
+            given.extend(forms.map(|(form, _)| *form));
+            let mut words = spec.words.iter();
+            if words.any(|(word, _)| user.may_run(spec, Some(word.as_bytes())).is_ok()) {
+                given.push(match spec.name {
+                    "DQ.PAUSE" => "DQ.PAUSE ALL",
+                    "DQ.RESUME" => "DQ.RESUME ALL",
+                    other => other,
+                });
+            }
+        }
+        given
+    }
+
     /// Judges what a caller says of itself. As in Redis, where nothing is set the user `default`
     /// may say any password.
     pub fn judge(&self, username: &[u8], password: &[u8]) -> Judged {
