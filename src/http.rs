@@ -210,6 +210,8 @@ async fn accept<L: Listener<Io: Unpin + 'static>>(
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Serving {
     Nothing,
+    /// A page that is kept current.
+    Live,
     Api,
     Probe,
 }
@@ -268,7 +270,9 @@ async fn serve(
         let broker = &broker;
         async move {
             let mut response = answer(request, broker, came, serving).await;
-            serving.set(Serving::Nothing);
+            if serving.get() != Serving::Live {
+                serving.set(Serving::Nothing);
+            }
             if last {
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().insert(CONNECTION, close);
@@ -297,6 +301,8 @@ struct Asked {
     requests: mpsc::Sender<HttpRequest>,
     scrapes: Semaphore,
     places: api::Places,
+    jobs: console::jobs::Jobs,
+    live: console::live::Live,
     /// Since when every answer says that the broker is ready.
     ready_since: Cell<Option<Instant>>,
 }
@@ -309,6 +315,8 @@ impl Asked {
             requests,
             scrapes: Semaphore::new(SCRAPES_MAX),
             places: api::Places::default(),
+            jobs: console::jobs::Jobs::default(),
+            live: console::live::Live::default(),
             ready_since: Cell::new(None),
         }
     }
@@ -364,7 +372,7 @@ impl Asked {
 
 async fn answer(
     request: Request<Incoming>,
-    broker: &Asked,
+    broker: &Rc<Asked>,
     came: Option<Came>,
     serving: &Cell<Serving>,
 ) -> Response<Body> {

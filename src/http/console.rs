@@ -7,6 +7,7 @@
 //! into a name or a payload; all text is escaped where the templates are compiled.
 
 use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
 
 use askama::Template;
@@ -35,8 +36,11 @@ use super::{Asked, Came, Serving, api, body, json, words};
 
 pub mod actions;
 mod chart;
+mod find;
 mod form;
+pub mod jobs;
 mod lists;
+pub mod live;
 mod overview;
 pub mod pages;
 mod queue;
@@ -48,6 +52,7 @@ use pages::Frame;
 pub const BASE: &str = "/ui";
 
 const LOGIN: &str = "/ui/login";
+const LIVE: &str = "/ui/live";
 const LOGOUT: &str = "/ui/logout";
 
 /// Only what this broker serves itself, and nothing that stands in the page.
@@ -132,7 +137,7 @@ pub(super) async fn answer(
     request: Request<Incoming>,
     host: &Authority,
     settings: &Arc<Settings>,
-    asked: &Asked,
+    asked: &Rc<Asked>,
     came: &Came,
     serving: &Cell<Serving>,
 ) -> Response<Body> {
@@ -172,7 +177,7 @@ async fn serve(
     body: Incoming,
     host: &Authority,
     settings: &Arc<Settings>,
-    asked: &Asked,
+    asked: &Rc<Asked>,
     came: &Came,
     serving: &Cell<Serving>,
 ) -> Result<Response<Body>, Problem> {
@@ -199,11 +204,18 @@ async fn serve(
     serving.set(Serving::Api);
     let cookie = Cookie::new(host, settings, &headers);
     let who = cookie.token(&headers).map_or(Who::Nobody, Who::Session);
-    let visit = Visit { asked, came: *came, who, settings: Arc::clone(settings) };
+    let visit = Visit { asked: Rc::clone(asked), came: *came, who, settings: Arc::clone(settings) };
     let query = words::query(uri.query().unwrap_or_default()).map_err(Problem::bad)?;
     if method == Method::GET {
         if path == LOGIN {
             return page(StatusCode::OK, &login_page(settings, &query, String::new()));
+        }
+        if path == LIVE {
+            let answer = live::answer(&Rc::new(visit), &query).await;
+            if answer.is_ok() {
+                serving.set(Serving::Live);
+            }
+            return answer;
         }
         return pages::answer(&visit, path, query).await;
     }
@@ -222,7 +234,10 @@ async fn serve(
             cookie.set(&mut response, "", 0);
             Ok(response)
         }
-        path => actions::answer(&visit, path, given).await,
+        path => match find::is_form(path) {
+            Some(form) => form.answer(&visit, given).await,
+            None => actions::answer(&visit, path, given).await,
+        },
     }
 }
 
@@ -284,16 +299,16 @@ impl Cookie {
 }
 
 /// Somebody who looks at the console, and asks the broker through it.
-pub struct Visit<'a> {
-    asked: &'a Asked,
+pub struct Visit {
+    asked: Rc<Asked>,
     came: Came,
     who: Who,
     settings: Arc<Settings>,
 }
 
-impl Visit<'_> {
+impl Visit {
     async fn call(&self, wants: Wants, changes: bool) -> Result<Reply, Problem> {
-        let done = api::call(self.asked, &self.came, self.who.clone(), wants, changes).await?;
+        let done = api::call(&self.asked, &self.came, self.who.clone(), wants, changes).await?;
         match done.reply {
             Reply::Error(text) => Err(Problem::of(text)),
             reply => Ok(reply),
@@ -354,7 +369,7 @@ impl Visit<'_> {
         self.call(Wants::Leave, false).await?;
         let login = Login { user: user.into_bytes(), password: password.into_bytes() };
         let who = Who::Login(login);
-        let done = api::call(self.asked, &self.came, who, Wants::Session, false).await?;
+        let done = api::call(&self.asked, &self.came, who, Wants::Session, false).await?;
         match done.reply {
             Reply::Bulk(token) => {
                 let next = pages::own_path(&next);

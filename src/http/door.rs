@@ -21,9 +21,9 @@ use crate::config::{Config, Ui};
 
 use super::problem::Problem;
 
-const CLOSED: &str = "NOPERM the console and the API are closed: set server.password or [[users]] to open it; \
-    without them they are open on loopback only, to requests that no proxy has passed on and whose \
-    Host is localhost, an address of loopback, or in http.hosts";
+const CLOSED: &str = "NOPERM the console and the API are closed: set server.password or [[users]] \
+    to open them; without them they are open on loopback only, to requests that no proxy has \
+    passed on and whose Host is localhost, an address of loopback, or in http.hosts";
 
 /// What a proxy adds: it may bring anybody here, and put a Host of its own in place of theirs.
 const PASSED_ON: [&str; 5] =

@@ -11,11 +11,14 @@ use crate::support::users::{File, PASSWORD, user};
 use crate::support::wait::eventually;
 use crate::users::{self, matrix, refusal, tables};
 use delay_broker::command::TABLE;
-use delay_broker::http::console::{actions, pages::PAGES};
+use delay_broker::http::console::{actions, live::STREAMS_MAX, pages::PAGES};
 use delay_broker::http::routes::Form;
 use regex::Regex;
 use serde_json::Value;
 use std::collections::{BTreeSet, VecDeque};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
 
 /// A browser, as far as these tests need one.
 #[derive(Clone)]
@@ -154,6 +157,7 @@ fn every_page_and_all_that_they_lead_to() {
     let browser = Browser::new(&place.broker);
     let mut todo: VecDeque<String> = PAGES
         .iter()
+        .filter(|page| !page.path.contains("{job}"))
         .map(|page| {
             let path = page.path.replace("{queue}", "orders").replace("{message}", "order%3A42");
             format!("/ui{path}")
@@ -294,6 +298,158 @@ fn forms_do_what_they_say() {
     assert!(page.contains("ff 00") && page.contains("value=\"/wA=\""), "{page}");
     let next = browser.done("/ui/queues/q/quarantine/drop", "members_base64=%2FwA%3D");
     assert_eq!(next, "/ui/?done=dropped&n=1");
+}
+
+/// What matches is counted first, and changed only then; whoever may not is told at once.
+#[test]
+fn a_dry_run_comes_first() {
+    let some = "commands = ['+@read', '+@write']\nqueues = ['*']\npayloads = true";
+    let all = "commands = ['+@all']\nqueues = ['*']\npayloads = true";
+    let file = File::new(&(user("ann", some) + &user("all", all)));
+    let place = users::place(&file, &[]);
+    let browser = Browser::new(&place.broker);
+    let (ann, all) = (browser.logged_in("ann"), browser.logged_in("all"));
+    let mut client = place.broker.client();
+    client.call(&["AUTH", "all", PASSWORD]).unwrap();
+    for batch in 0..30 {
+        let mut words = vec!["DQ.MOFFER".to_owned(), "q".to_owned()];
+        for n in 0..100 {
+            let kind = if n % 2 == 0 { "even" } else { "odd" };
+            words.extend(["1h".to_owned(), format!("<{kind}> {batch} {n}")]);
+        }
+        client.call(&words).unwrap();
+    }
+    let mut size = || client.call(&["DQ.SIZE", "q"]).unwrap().number().unwrap();
+    let page = plain(&all.page("/ui/queues/q/find?match=even"));
+    assert!(page.contains("<even> 0 0") && !page.contains("odd"), "{page}");
+    assert!(page.contains("DQ.CANCEL q MATCH *even*") && page.contains("Go on"), "{page}");
+    let none = all.page("/ui/queues/q/find?match=nothing+of+this");
+    assert!(none.contains("No pending message matches."), "{none}");
+    let past = all.page("/ui/queues/q/find?match=even&to=2020-01-01T00%3A00");
+    assert!(past.contains("No pending message matches."), "{past}");
+    // A dry run, as the user who lacks the rest may do.
+    let dry = |who: &Browser, form: &str| {
+        let path = who.done("/ui/queues/q/bulk", form);
+        let ended = eventually(|| who.page(&path), |page| !page.contains("http-equiv"));
+        (path, plain(&ended))
+    };
+    let (anns, counted) = dry(&ann, "change=cancel&match=even");
+    assert!(counted.contains("1,500 messages would be cancelled."), "{counted}");
+    assert!(counted.contains("DQ.CANCEL q MATCH *even* DECODE DRYRUN"), "{counted}");
+    assert_eq!(ann.post(&format!("{anns}/run"), "").status, 403);
+    // Nobody else's, and not before it has come to its end.
+    assert_eq!(all.get(&anns).status, 404);
+    assert_eq!(all.post(&format!("{anns}/run"), "").status, 404);
+    assert_eq!(all.post("/ui/jobs/none/stop", "").status, 404);
+    assert_eq!(size(), 3_000);
+    let (path, _) = dry(&all, "change=cancel&match=even");
+    let run = all.done(&format!("{path}/run"), "");
+    let ended = eventually(|| all.page(&run), |page| !page.contains("http-equiv"));
+    assert!(ended.contains("1,500 messages are cancelled."), "{ended}");
+    assert_eq!(size(), 1_500);
+    // What was done in earnest is not done again.
+    assert_eq!(all.post(&format!("{run}/run"), "").status, 400);
+    let (path, counted) = dry(&all, "change=reschedule&match=odd+3&delay=2h");
+    assert!(counted.contains("would get another due time"), "{counted}");
+    let run = all.done(&format!("{path}/run"), "");
+    let ended = eventually(|| all.page(&run), |page| !page.contains("http-equiv"));
+    assert!(ended.contains("have another due time"), "{ended}");
+    let (_, counted) = dry(&all, "change=fire&match=nothing");
+    assert!(counted.starts_with("<!doctype") && !counted.contains("/run"), "{counted}");
+    for (form, status) in [
+        ("change=cancel", 400),
+        ("match=a", 400),
+        ("change=clear&match=a", 400),
+        ("change=reschedule&match=a", 400),
+        ("change=reschedule&match=a&delay=AT", 400),
+        ("change=cancel&match=a&from=soon", 400),
+    ] {
+        assert_eq!(all.post("/ui/queues/q/bulk", form).status, status, "{form}");
+    }
+    assert_eq!(browser.post("/ui/queues/q/bulk", "change=cancel&match=a").status, 401);
+}
+
+/// An open stream of events.
+struct Stream {
+    socket: TcpStream,
+    seen: String,
+}
+
+impl Stream {
+    fn open(browser: &Browser, page: &str) -> Stream {
+        let mut socket = TcpStream::connect(&browser.address).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let cookie = &browser.cookie;
+        let page = encoded(page);
+        let request = format!(
+            "GET /ui/live?page={page} HTTP/1.1\r\nHost: localhost\r\nCookie: {cookie}\r\n\r\n"
+        );
+        socket.write_all(request.as_bytes()).unwrap();
+        Stream { socket, seen: String::new() }
+    }
+
+    /// What came, up to this.
+    fn until(&mut self, wanted: &str) -> String {
+        let mut bytes = [0; 4096];
+        while !self.seen.contains(wanted) {
+            let read = self.socket.read(&mut bytes).unwrap();
+            assert!(read > 0, "{wanted} did not come: {}", self.seen);
+            self.seen += &String::from_utf8_lossy(&bytes[..read]);
+        }
+        std::mem::take(&mut self.seen)
+    }
+}
+
+/// A page in a browser is told what has changed, with the rights of its session, and as long as
+/// that lasts.
+#[test]
+fn streams() {
+    let tables = user("ann", "commands = ['+@all']\nqueues = ['a.*']\npayloads = true")
+        + &user("all", "commands = ['+@all']\nqueues = ['*']\npayloads = true");
+    let file = File::new(&tables);
+    let place = users::place(&file, &[]);
+    let browser = Browser::new(&place.broker);
+    let (ann, all) = (browser.logged_in("ann"), browser.logged_in("all"));
+    let mut stream = Stream::open(&all, "/ui/queues");
+    let head = stream.until("event: tick");
+    let head = head.to_lowercase();
+    for part in ["200 ok", "content-type: text/event-stream", "cache-control: no-store"] {
+        assert!(head.contains(part), "{head}");
+    }
+    let mut anns = Stream::open(&ann, "/ui/queues");
+    for queue in ["b.1", "a.1"] {
+        all.done(&format!("/ui/queues/{queue}/messages"), "delay=1h&payload=p");
+    }
+    let came = stream.until("a.1</a>");
+    assert!(came.contains("b.1</a>") && came.contains("event: part"), "{came}");
+    // A part that has not changed does not come again.
+    stream.until("event: tick");
+    assert!(!stream.until("event: tick").contains("event: part"));
+    assert!(!anns.until("a.1</a>").contains("b.1"));
+    // More of them than there is room for; probes and scrapes have theirs.
+    let mut streams: Vec<Stream> = (2..STREAMS_MAX).map(|_| Stream::open(&all, "/ui/")).collect();
+    streams.iter_mut().for_each(|stream| _ = stream.until("event: tick"));
+    for (page, status) in [("/ui/", 503), ("/metrics", 400), ("/ui/live", 400), ("", 400)] {
+        let answer = all.get(&format!("/ui/live?page={}", encoded(page)));
+        assert_eq!(answer.status, status, "{page}");
+    }
+    for path in ["/readyz", "/metrics", "/healthz"] {
+        assert_eq!(browser.get(path).status, 200, "{path}");
+    }
+    drop(streams);
+    let again = || {
+        let mut again = Stream::open(&all, "/ui/");
+        let answer = again.until("\r\n\r\n");
+        answer.contains("200 OK")
+    };
+    eventually(again, |opened| *opened);
+    // It ends with the session, and nobody else opens one.
+    ann.post("/ui/logout", "");
+    anns.until("event: over");
+    assert_eq!(ann.get("/ui/live?page=%2Fui%2F").status, 303);
+    file.write(&tables.replace("'*'", "'a.*', 'b.*'"));
+    place.broker.signal("HUP");
+    stream.until("event: over");
 }
 
 /// Names and payloads are bytes of strangers.
@@ -540,8 +696,8 @@ fn the_matrix_of_rights() {
                 let path = page.path.replace("{queue}", queue).replace("{message}", "m");
                 let said = browser.get(&format!("/ui{path}"));
                 let about = format!("{} looks at {path}: {}", row.name, said.text());
-                let spec = TABLE.iter().find(|spec| spec.name == page.needs[0]).unwrap();
-                match refusal(spec, None, None, row, queue) {
+                let refused_by = page.needs.first().and_then(|needs| refusal_of(needs, row, queue));
+                match refused_by {
                     Some(_) => {
                         assert_eq!(said.status, 403, "{about}");
                         refused += 1;

@@ -42,7 +42,7 @@ pub fn all() -> impl Iterator<Item = &'static Route> {
 
 /// Does what a form asks, and sends the browser back to the page.
 pub async fn answer(
-    visit: &Visit<'_>,
+    visit: &Visit,
     path: &str,
     mut given: Map<String, Value>,
 ) -> Result<Response<Body>, Problem> {

@@ -14,7 +14,7 @@ use crate::http::words;
 use crate::resp::Reply;
 
 use super::show::{self, items, segment, whole};
-use super::{ASSETS, BASE, Visit, lists, overview, page, queue};
+use super::{ASSETS, BASE, Visit, find, jobs, lists, overview, page, queue};
 
 /// A page, and how it is made.
 pub struct Page {
@@ -42,6 +42,8 @@ pages! {
     "/queues" ["DQ.QUEUES"] overview::queues;
     "/queues/{queue}" ["DQ.INFO"] queue::queue;
     "/queues/{queue}/messages/{message}" ["DQ.GET"] queue::message;
+    "/queues/{queue}/find" ["DQ.FIND"] find::find;
+    "/jobs/{job}" [] jobs::job;
     "/queues/{queue}/taken" ["DQ.TAKEN"] lists::taken;
     "/queues/{queue}/waiting" ["DQ.TAKEN"] lists::waiting;
     "/queues/{queue}/dead" ["DQ.DEAD"] lists::dead;
@@ -51,6 +53,9 @@ pages! {
     "/server" ["INFO"] lists::server;
     "/settings" ["CONFIG"] lists::settings;
 }
+
+/// The pages that are kept current in a browser with scripts.
+const STAY: [&str; 3] = ["/", "/queues", "/queues/{queue}"];
 
 /// The tabs at the head of each page: name, path, and what one needs.
 const TABS: [(&str, &str, &str); 4] = [
@@ -75,6 +80,10 @@ pub struct Frame {
     pub done: String,
     /// Redis's clock, Unix ms.
     pub now: i64,
+    /// Path and query of a page that is kept current; empty for others.
+    pub live: String,
+    /// The browser asks again before long, as what is shown goes on.
+    pub goes_on: bool,
 }
 
 impl Frame {
@@ -93,6 +102,8 @@ impl Frame {
             icon,
             done: String::new(),
             now: 0,
+            live: String::new(),
+            goes_on: false,
         }
     }
 }
@@ -111,13 +122,15 @@ pub struct Button {
 
 /// Somebody who may see a page.
 pub struct Reader<'a> {
-    pub visit: &'a Visit<'a>,
+    pub visit: &'a Visit,
     pub queue: Vec<u8>,
     pub message: Vec<u8>,
     pub query: Map<String, Value>,
     /// Path and query of the page itself.
     pub here: String,
     pub now: i64,
+    /// The page is one that is kept current.
+    stays: bool,
     user: String,
     may: Vec<Vec<u8>>,
 }
@@ -155,6 +168,10 @@ impl Reader<'_> {
             logged_in: matches!(self.visit.who, crate::client::alone::Who::Session(_)),
             done: done(self.given("done"), self.given("n")),
             now: self.now,
+            live: match self.stays {
+                true => format!("/ui/live?page={}", segment(self.with(&[]).as_bytes())),
+                false => String::new(),
+            },
             ..Frame::bare(&self.visit.settings, title)
         }
     }
@@ -255,7 +272,7 @@ fn done(what: &str, count: &str) -> String {
 
 /// Answers a request for a page.
 pub async fn answer(
-    visit: &Visit<'_>,
+    visit: &Visit,
     path: &str,
     query: Map<String, Value>,
 ) -> Result<Response<Body>, Problem> {
@@ -288,6 +305,7 @@ pub async fn answer(
         query,
         here: path.to_owned(),
         now,
+        stays: STAY.contains(&page.path),
         user: String::from_utf8_lossy(user).into_owned(),
         may: may.collect(),
     };

@@ -299,6 +299,7 @@ fn figures(info: &Reply, now: i64) -> Vec<Figure> {
 /// The other pages about the queue, each with the figure that it is about.
 fn links(reader: &Reader<'_>, info: &Reply) -> Vec<(&'static str, String, String)> {
     let rows = [
+        ("Find", "/find", "", "DQ.FIND"),
         ("Taken", "/taken", "leased", "DQ.TAKEN"),
         ("Wait for a retry", "/waiting", "waiting", "DQ.TAKEN"),
         ("Dead", "/dead", "dead", "DQ.DEAD"),
