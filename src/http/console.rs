@@ -15,7 +15,7 @@ use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::header::{
     CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, HeaderMap,
-    HeaderName, HeaderValue, LOCATION, ORIGIN, SET_COOKIE,
+    HeaderName, HeaderValue, LOCATION, ORIGIN, REFERRER_POLICY, SET_COOKIE,
 };
 use hyper::http::request::Parts;
 use hyper::http::uri::Authority;
@@ -105,6 +105,8 @@ fn html(status: StatusCode, text: String) -> Response<Body> {
     let mut response = json::response(status, "text/html; charset=utf-8", Bytes::from(text).into());
     let headers = response.headers_mut();
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    // Without any referrer browsers would send forms with the origin "null".
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
     let opener = HeaderName::from_static("cross-origin-opener-policy");
     headers.insert(opener, HeaderValue::from_static("same-origin"));
     response
