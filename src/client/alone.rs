@@ -71,6 +71,8 @@ pub enum Wants {
     Leave,
     /// To know its name, and what it may run.
     Rights,
+    /// What the audit of Redis found, for who may run INFO.
+    Findings,
     Command(Words),
 }
 
@@ -153,6 +155,7 @@ impl Alone {
             (Wants::Entry, Some(_)) => Ok(Reply::Ok),
             (Wants::Session, Some(user)) => Ok(self.session(user)),
             (Wants::Rights, Some(user)) => Ok(self.rights(&user)),
+            (Wants::Findings, Some(user)) => user.may_see_broker().map(|()| self.findings()),
             (Wants::Metrics, Some(user)) => user.may_see_all().map(|()| Reply::Ok),
         };
         drop(reply.send(done.unwrap_or_else(Reply::from).into()));
@@ -201,6 +204,13 @@ impl Alone {
             Some(token) => Reply::Bulk(Bytes::copy_from_slice(&token)),
             None => Reply::Error("UNAVAILABLE this machine gives no random numbers".to_owned()),
         }
+    }
+
+    /// Word and sentence of each.
+    fn findings(&self) -> Reply {
+        let each = self.broker.audited.sentences().into_iter();
+        let each = each.map(|(word, text)| Reply::Array(vec![word.into(), text.into()]));
+        Reply::Array(each.collect())
     }
 
     /// The name, and the names of what it may run.

@@ -193,14 +193,22 @@ impl User {
         self.may_use(spec, spec.categories.and(more), command)
     }
 
+    /// Says if it may run INFO.
+    ///
+    /// # Errors
+    /// The right that it lacks.
+    pub fn may_see_broker(&self) -> Result<(), Failure> {
+        let spec = &super::redis::info::SPEC;
+        self.may_use(spec, spec.categories, spec.name)
+    }
+
     /// Says if it may see what names all queues, as the metrics do: it may run INFO, and may name
     /// every queue.
     ///
     /// # Errors
     /// The right that it lacks.
     pub fn may_see_all(&self) -> Result<(), Failure> {
-        let spec = &super::redis::info::SPEC;
-        self.may_use(spec, spec.categories, spec.name)?;
+        self.may_see_broker()?;
         match self.queues {
             None => Ok(()),
             Some(_) => Err(Failure::NoQueue { user: self.name.clone(), queue: b"*".to_vec() }),

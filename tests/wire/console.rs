@@ -206,6 +206,8 @@ fn every_page_and_all_that_they_lead_to() {
     assert!(browser.page("/ui/queues/legacy/quarantine").contains("spoiled"));
     assert!(browser.page("/ui/queues/jobs/taken").contains("<time"));
     assert!(browser.page("/ui/").contains("messages fall due within an hour"));
+    let server = eventually(|| browser.page("/ui/server"), |page| page.contains("persistence"));
+    assert!(server.contains("set appendonly yes"), "{server}");
     let message = plain(&browser.page("/ui/queues/orders/messages/order:42"));
     for part in ["\"order\": 42", "DQ.FIRE orders 1", "7b 22 6f", "Offered"] {
         assert!(message.contains(part), "{part}: {message}");

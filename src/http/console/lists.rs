@@ -8,6 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hyper::{Response, StatusCode};
 
+use crate::client::alone::Wants;
 use crate::domain::snowflake;
 use crate::http::body::Body;
 use crate::http::problem::Problem;
@@ -356,7 +357,20 @@ const SECTIONS: [(&str, &str); 6] = [
 ];
 
 pub async fn server(reader: &Reader<'_>) -> Result<Response<Body>, Problem> {
-    let mut tables = Vec::new();
+    let findings = reader.visit.call(Wants::Findings, false).await?;
+    let lines = items(&findings).iter().filter_map(|finding| {
+        let [Reply::Bulk(word), Reply::Bulk(text)] = items(finding) else { return None };
+        let cells = vec![Cell::of("warn", show::line(word)), Cell::of("wide", show::line(text))];
+        Some(Line { cells, buttons: Vec::new() })
+    });
+    let mut tables = vec![Table {
+        title: "Findings of the audit",
+        note: "Redis is looked at after each connection and each minute.",
+        columns: vec!["Finding", "What it is about, and what to do"],
+        lines: lines.collect(),
+        empty: "The audit found nothing to complain of.",
+        next: String::new(),
+    }];
     for (title, note) in SECTIONS {
         let fields = info(reader, &[title.as_bytes()]).await?;
         let line = |(name, value): (String, String)| {

@@ -47,6 +47,8 @@ impl Default for Live {
 /// A page as it was made last.
 #[derive(Clone, Default)]
 struct Made {
+    /// When that began.
+    at: Option<Instant>,
     parts: Arc<Vec<String>>,
     now: i64,
     /// Why it could not be made: code and sentence.
@@ -73,12 +75,16 @@ pub async fn answer(
     let (send, receive) = mpsc::channel(2);
     tokio::task::spawn_local(async move {
         let _place = place;
-        let ends = Instant::now() + STREAM_LASTS;
+        let begun = Instant::now();
+        let ends = begun + STREAM_LASTS;
         let mut last: Arc<Vec<String>> = Arc::default();
         let mut first = "retry: 1000\n".to_owned();
-        made.mark_changed();
         while Instant::now() < ends && made.changed().await.is_ok() {
             let now = made.borrow_and_update().clone();
+            // Older than the page that the browser has.
+            if now.at.is_none_or(|at| at < begun) {
+                continue;
+            }
             let mut text = std::mem::take(&mut first);
             match now.wrong {
                 None => {
@@ -128,10 +134,11 @@ fn subscribe(visit: &Rc<Visit>, page: &str) -> watch::Receiver<Made> {
         // One is that of the map.
         while send.receiver_count() > 1 {
             ticks.tick().await;
+            let at = Some(Instant::now());
             let made = timeout(EVERY * 10, make(&visit, &key.1)).await;
             let late =
                 || Made { wrong: Some((false, "it took too long".into())), ..Made::default() };
-            let made = made.unwrap_or_else(|_| late());
+            let made = Made { at, ..made.unwrap_or_else(|_| late()) };
             let over = matches!(made.wrong, Some((true, _)));
             send.send_replace(made);
             if over {
@@ -152,7 +159,7 @@ async fn make(visit: &Visit, page: &str) -> Made {
     match answer {
         Ok(response) if response.status() == StatusCode::OK => {
             let text = String::from_utf8_lossy(response.body().bytes()).into_owned();
-            Made { parts: Arc::new(parts(&text)), now: clock(&text), wrong: None }
+            Made { parts: Arc::new(parts(&text)), now: clock(&text), ..Made::default() }
         }
         Ok(_) => Made { wrong: Some((true, "not yours any more".into())), ..Made::default() },
         Err(problem) => {

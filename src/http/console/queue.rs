@@ -261,7 +261,7 @@ fn figures(info: &Reply, now: i64) -> Vec<Figure> {
     let next = Moment::of(info, "next_due", now);
     let overdue = number(info, "oldest_overdue_ms");
     let (due, note) = match &next {
-        Some(next) => (next.words.clone(), next.exact.clone()),
+        Some(next) => (next.words.clone(), format!("{} UTC", next.clock)),
         None => ("nothing".to_owned(), "no message is pending".to_owned()),
     };
     let ready = number(info, "ready");
