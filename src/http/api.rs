@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use crate::client::alone::{Ask, Done, Login, Wants, Who};
-use crate::command::{Category, Spec};
+use crate::command::{Category, Kind as CommandKind, Spec};
 use crate::resp::{Reply, Words};
 
 use super::body::{self, Body, Unread};
@@ -77,12 +77,24 @@ impl Places {
             _ => None,
         }
     }
-}
 
-impl Places {
-    /// A place of a request for messages.
-    pub async fn shown(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        place(&self.shown).await
+    /// A place of a command that the console runs, if it is one of those.
+    pub async fn of(&self, spec: &Spec) -> Result<Option<OwnedSemaphorePermit>, Problem> {
+        let shows = spec.categories.has(Category::Payload);
+        let places = match spec.kind {
+            CommandKind::Search => Some(&self.searches),
+            _ if shows => Some(&self.shown),
+            _ => None,
+        };
+        match places {
+            Some(places) => place(places).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// A place of a search.
+    pub async fn search(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        place(&self.searches).await
     }
 }
 

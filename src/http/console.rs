@@ -26,7 +26,7 @@ use tracing::{debug, warn};
 
 use crate::client::alone::{Login, Wants, Who};
 use crate::client::sessions::{LASTS, Token};
-use crate::command::{Category, TABLE};
+use crate::command::TABLE;
 use crate::resp::{Reply, Words};
 
 use super::body::{Body, Unread};
@@ -328,8 +328,10 @@ impl Visit {
     async fn run(&self, words: Words, changes: bool) -> Result<Reply, Problem> {
         let name = words.request().get(0).unwrap_or_default();
         let spec = TABLE.iter().find(|spec| spec.name.as_bytes().eq_ignore_ascii_case(name));
-        let shows = spec.is_some_and(|spec| spec.categories.has(Category::Payload));
-        let _place = if shows { Some(self.asked.places.shown().await?) } else { None };
+        let _place = match spec {
+            Some(spec) => self.asked.places.of(spec).await?,
+            None => None,
+        };
         self.call(Wants::Command(words), changes).await
     }
 

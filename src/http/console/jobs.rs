@@ -129,6 +129,7 @@ impl Job {
         if self.dry {
             words.push(b"DRYRUN");
         }
+        let _place = asked.places.search().await.map_err(|problem| problem.text)?;
         let done = api::call(asked, came, self.who.clone(), Wants::Command(words), !self.dry);
         let reply = done.await.map_err(|problem| problem.text)?.reply;
         if let Reply::Error(text) = reply {
