@@ -19,6 +19,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{interval, timeout};
 
 use crate::client::alone::{Wants, Who};
+use crate::client::sessions::Token;
 use crate::http::body::Body;
 use crate::http::problem::Problem;
 use crate::http::words;
@@ -33,9 +34,12 @@ const EVERY: Duration = Duration::from_secs(1);
 const BEGIN: &str = "<!--live-->";
 const END: &str = "<!--/live-->";
 
+/// Session and page.
+type Looked = (Option<Token>, String);
+
 pub struct Live {
     streams: Arc<Semaphore>,
-    pages: RefCell<HashMap<(Option<[u8; 32]>, String), watch::Receiver<Made>>>,
+    pages: RefCell<HashMap<Looked, watch::Receiver<Made>>>,
 }
 
 impl Default for Live {
