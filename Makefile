@@ -2,12 +2,14 @@
 
 ARGS ?=
 
-.PHONY: help run test sentinel versions interop redisson upgrade containers bench peers lint redis
+.PHONY: help run test sentinel browser pictures versions interop redisson upgrade containers bench peers lint redis
 
 help:
 	@echo "make run         build, start the broker with a Redis of its own, say what to type next"
 	@echo "make test        all tests, each process with a Redis of its own"
 	@echo "make sentinel    failovers under real Sentinels, about a minute"
+	@echo "make browser     the console in Chromium (needs Debian's chromium and chromium-driver, npm)"
+	@echo "make pictures    the pictures of the console in docs/ui, made anew"
 	@echo "make versions    tests on Redis 6.2 and 7.4 and on Valkey (needs python3, make, a C compiler, Debian)"
 	@echo "make interop     clients of other languages against a debug build; says which language is missing"
 	@echo "make redisson    Redisson itself in eight versions (needs a JDK, maven, faketime); part of interop"
@@ -29,6 +31,13 @@ test: redis
 # One at a time: Sentinels measure time.
 sentinel: redis
 	cargo test --quiet --locked --test sentinel -- --test-threads 1 --nocapture $(ARGS)
+
+# ARGS=keyboard runs what has this word in its name.
+browser: redis
+	@tests/browser/run $(ARGS)
+
+pictures: redis
+	@PICTURES=$(CURDIR)/docs/ui tests/browser/run pictures
 
 # Builds the first and downloads the others.
 versions:
@@ -63,7 +72,7 @@ containers:
 lint:
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
-	cargo clippy --locked --test redisson --test upgrade -- -D warnings
+	cargo clippy --locked --test redisson --test upgrade --test browser -- -D warnings
 
 redis:
 	@.ci/install-redis

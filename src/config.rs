@@ -33,7 +33,7 @@ pub use queues::{MemberFormat, Queue};
 pub use redis_url::{Place, RedisUrl, Site};
 pub use settings::{
     AppendFsync, Audit, Config, Http, Limits, Log, LogFormat, Managed, Metrics, Offers, Redis,
-    SETTINGS, Scheduler, Server, Setting,
+    SETTINGS, Scheduler, Server, Setting, Ui,
 };
 pub use tls::{Handshake, Tls};
 use users::check_users;

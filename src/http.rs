@@ -37,6 +37,7 @@ use crate::client::alone::{Ask, Done, Wants};
 
 mod api;
 mod body;
+pub mod console;
 mod door;
 pub mod health;
 mod json;
@@ -93,8 +94,8 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 const READY_FOR: HeaderName = HeaderName::from_static("x-ready-for-ms");
 
 const INDEX: &str = "delay-broker\n\n/metrics  for Prometheus\n/healthz  the process lives\n\
-                     /readyz   it can take work\n/api/v1   the same as commands; \
-                     /api/v1/openapi.json lists it\n";
+                     /readyz   it can take work\n/ui/      the console, for browsers\n\
+                     /api/v1   the same as commands; /api/v1/openapi.json lists it\n";
 /// The broker's thread did not answer.
 const LATE: &str = "the broker did not answer in time";
 const LOST: &str = "the broker is stopping";
@@ -209,6 +210,8 @@ async fn accept<L: Listener<Io: Unpin + 'static>>(
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Serving {
     Nothing,
+    /// A page that is kept current.
+    Live,
     Api,
     Probe,
 }
@@ -267,7 +270,9 @@ async fn serve(
         let broker = &broker;
         async move {
             let mut response = answer(request, broker, came, serving).await;
-            serving.set(Serving::Nothing);
+            if serving.get() != Serving::Live {
+                serving.set(Serving::Nothing);
+            }
             if last {
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().insert(CONNECTION, close);
@@ -296,6 +301,8 @@ struct Asked {
     requests: mpsc::Sender<HttpRequest>,
     scrapes: Semaphore,
     places: api::Places,
+    jobs: console::jobs::Jobs,
+    live: console::live::Live,
     /// Since when every answer says that the broker is ready.
     ready_since: Cell<Option<Instant>>,
 }
@@ -308,6 +315,8 @@ impl Asked {
             requests,
             scrapes: Semaphore::new(SCRAPES_MAX),
             places: api::Places::default(),
+            jobs: console::jobs::Jobs::default(),
+            live: console::live::Live::default(),
             ready_since: Cell::new(None),
         }
     }
@@ -363,7 +372,7 @@ impl Asked {
 
 async fn answer(
     request: Request<Incoming>,
-    broker: &Asked,
+    broker: &Rc<Asked>,
     came: Option<Came>,
     serving: &Cell<Serving>,
 ) -> Response<Body> {
@@ -376,6 +385,13 @@ async fn answer(
                 answer.unwrap_or_else(|refused| api::refused(refused, &came))
             }
             Err(rule) => Problem::bad(rule).response(),
+        };
+    }
+    if let Some(came) = came.filter(|_| broker.is_broker && console::is_path(path)) {
+        let settings = Arc::clone(&broker.settings.borrow());
+        return match door::host(request.uri(), request.headers()) {
+            Ok(host) => console::answer(request, &host, &settings, broker, &came, serving).await,
+            Err(rule) => text(StatusCode::BAD_REQUEST, format!("{rule}\n")),
         };
     }
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
@@ -393,7 +409,10 @@ async fn answer(
     // Probes come by an address, and say what they like.
     match door::host(request.uri(), request.headers()) {
         Err(rule) => text(StatusCode::BAD_REQUEST, format!("{rule}\n")),
-        Ok(_) if path == "/" => text(StatusCode::OK, INDEX),
+        Ok(_) if path == "/" => match broker.is_broker && console::is_browser(request.headers()) {
+            true => console::redirect("/ui/"),
+            false => text(StatusCode::OK, INDEX),
+        },
         Ok(_) => text(StatusCode::NOT_FOUND, INDEX),
     }
 }

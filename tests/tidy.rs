@@ -132,7 +132,7 @@ fn rules_are_seen() {
 }
 
 /// The packages that the broker is built from, and the only places that name them (none = any).
-const PACKAGES: [(&str, &[&str]); 9] = [
+const PACKAGES: [(&str, &[&str]); 10] = [
     ("tokio", &[]),
     ("redis_protocol", &["src/resp/", "src/store/", "src/work/"]),
     ("fred", &["src/store/redis.rs"]),
@@ -142,13 +142,14 @@ const PACKAGES: [(&str, &[&str]); 9] = [
     ("::config", &["src/config"]),
     ("tracing_subscriber", &["src/daemon/logs"]),
     ("metrics_exporter_prometheus", &["src/metrics"]),
+    ("askama", &["src/http/console"]),
 ];
 
 /// The most lines of code that `src` may have. It had 16,928 before there was a place for nodes,
 /// for callers and for clients that wait, and 18,230 before consumers came in: six commands, leases
 /// and retries in the store, takers in the scheduler. 560 are for Sentinels, 1,700 for the API of
-/// HTTP.
-const SRC_LINES_MAX: usize = 30_280;
+/// HTTP, 3,300 for the console.
+const SRC_LINES_MAX: usize = 33_580;
 
 /// Files of `src` with their lines of code: no blank lines, no lines that are only a comment, no
 /// files and items that only tests are built with. A line is a line as rustfmt leaves it, so

@@ -76,6 +76,12 @@ impl Audited {
         words.join(",")
     }
 
+    /// The last audit's findings: word and sentence, which says what to do.
+    pub fn sentences(&self) -> Vec<(&'static str, String)> {
+        let last = self.last.borrow();
+        last.iter().flatten().map(|finding| (finding.word, finding.text.clone())).collect()
+    }
+
     /// Version and role of Redis, as the last audit found them.
     pub fn seen(&self) -> (String, String) {
         self.seen.borrow().clone()

@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use crate::broker::Broker;
 use crate::client::call;
 use crate::client::connection::CurrentSettings;
+use crate::client::sessions::{Sessions, Token};
 use crate::client::settings::Settings;
 use crate::command::redis::auth::{BUSY, Judging, Verdict, judge, wrong_password};
 use crate::command::{self, Caller, Counts, Door, Run, User};
@@ -33,8 +34,23 @@ const UNDER_WAY_MAX: usize = 256;
 /// A request, and who makes it.
 pub struct Ask {
     pub from: SocketAddr,
-    pub login: Option<Login>,
+    pub who: Who,
     pub wants: Wants,
+}
+
+/// How a caller says who it is.
+#[derive(Clone)]
+pub enum Who {
+    Nobody,
+    Login(Login),
+    /// By the token of a session.
+    Session(Token),
+}
+
+impl From<Option<Login>> for Who {
+    fn from(login: Option<Login>) -> Self {
+        login.map_or(Self::Nobody, Self::Login)
+    }
 }
 
 /// Name and password of a user. No name: `default`.
@@ -49,6 +65,14 @@ pub enum Wants {
     Entry,
     /// To see the metrics, which name all queues.
     Metrics,
+    /// A session: its token.
+    Session,
+    /// The end of its session.
+    Leave,
+    /// To know its name, and what it may run.
+    Rights,
+    /// What the audit of Redis found, for who may run INFO.
+    Findings,
     Command(Words),
 }
 
@@ -72,6 +96,7 @@ pub struct Alone {
     pub broker: Rc<Broker>,
     counts: Counts,
     settings: CurrentSettings,
+    sessions: Sessions,
     under_way: RefCell<JoinSet<()>>,
     stopping: Cell<bool>,
 }
@@ -82,6 +107,7 @@ impl Alone {
             broker: Rc::clone(broker),
             counts: Counts::new(&broker.metrics),
             settings,
+            sessions: Sessions::default(),
             under_way: RefCell::default(),
             stopping: Cell::new(false),
         })
@@ -111,8 +137,11 @@ impl Alone {
     }
 
     async fn answer(&self, ask: Ask, mut reply: oneshot::Sender<Done>) {
-        let Ask { from, login, wants } = ask;
-        let user = match self.user(from, login).await {
+        let Ask { from, who, wants } = ask;
+        if let (Wants::Leave, Who::Session(token)) = (&wants, &who) {
+            self.sessions.end(token);
+        }
+        let user = match self.user(from, who).await {
             Ok(user) => user,
             Err(refused) => return drop(reply.send(refused)),
         };
@@ -121,18 +150,27 @@ impl Alone {
             (Wants::Command(words), user) => {
                 return self.run(words, user, from, &settings, &mut reply).await.tell(reply);
             }
+            (Wants::Leave, _) => Ok(Reply::Ok),
             (_, None) => Err(command::Failure::NoAuth),
             (Wants::Entry, Some(_)) => Ok(Reply::Ok),
+            (Wants::Session, Some(user)) => Ok(self.session(user)),
+            (Wants::Rights, Some(user)) => Ok(self.rights(&user)),
+            (Wants::Findings, Some(user)) => user.may_see_broker().map(|()| self.findings()),
             (Wants::Metrics, Some(user)) => user.may_see_all().map(|()| Reply::Ok),
         };
         drop(reply.send(done.unwrap_or_else(Reply::from).into()));
     }
 
     /// The user that a caller is; none where it has to say a password, and did not.
-    async fn user(&self, from: SocketAddr, login: Option<Login>) -> Result<Option<Rc<User>>, Done> {
+    async fn user(&self, from: SocketAddr, who: Who) -> Result<Option<Rc<User>>, Done> {
         let access = || Rc::clone(&self.settings.borrow().rules.access);
-        let Some(Login { user, password }) = login else {
-            return Ok(access().without_password());
+        let Login { user, password } = match who {
+            Who::Login(login) => login,
+            Who::Nobody => return Ok(access().without_password()),
+            Who::Session(token) => {
+                let user = self.sessions.user(&access(), &token);
+                return Ok(user.or_else(|| access().without_password()));
+            }
         };
         let name = if user.is_empty() { DEFAULT.as_bytes() } else { &user };
         let from = from.to_string();
@@ -158,6 +196,28 @@ impl Alone {
             }
         }
         Err(done)
+    }
+
+    fn session(&self, user: Rc<User>) -> Reply {
+        let access = Rc::clone(&self.settings.borrow().rules.access);
+        match self.sessions.begin(&access, user) {
+            Some(token) => Reply::Bulk(Bytes::copy_from_slice(&token)),
+            None => Reply::Error("UNAVAILABLE this machine gives no random numbers".to_owned()),
+        }
+    }
+
+    /// Word and sentence of each.
+    fn findings(&self) -> Reply {
+        let each = self.broker.audited.sentences().into_iter();
+        let each = each.map(|(word, text)| Reply::Array(vec![word.into(), text.into()]));
+        Reply::Array(each.collect())
+    }
+
+    /// The name, and the names of what it may run.
+    fn rights(&self, user: &User) -> Reply {
+        let given = self.settings.borrow().rules.access.given(user);
+        let given = given.into_iter().map(Reply::from).collect();
+        Reply::Array(vec![user.name.clone().into(), Reply::Array(given)])
     }
 
     async fn run(

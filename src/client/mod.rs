@@ -11,6 +11,7 @@ pub mod connection;
 mod deadline;
 pub mod listener;
 mod replies;
+pub mod sessions;
 mod settings;
 mod stream;
 mod tls;

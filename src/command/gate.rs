@@ -78,6 +78,32 @@ impl Access {
         self.password.is_some()
     }
 
+    /// The password of the user, if it is that of `server.password`.
+    pub fn password_of(&self, user: &User) -> Option<&Secret> {
+        self.password.as_ref().filter(|_| user.name == DEFAULT)
+    }
+
+    /// What the user may run, as the console asks: commands, words of theirs that name all queues,
+    /// and forms that need more.
+    pub fn given(&self, user: &User) -> Vec<&'static str> {
+        let enabled = TABLE.iter().zip(&self.disabled).filter(|(_, disabled)| !**disabled);
+        let mut given = Vec::new();
+        for (spec, _) in enabled.filter(|(spec, _)| user.may(spec)) {
+            given.push(spec.name);
+            let forms = spec.forms.iter().filter(|form| user.may_use_form(spec, form).is_ok());
+            given.extend(forms.map(|(form, _)| *form));
+            let mut words = spec.words.iter();
+            if words.any(|(word, _)| user.may_run(spec, Some(word.as_bytes())).is_ok()) {
+                given.push(match spec.name {
+                    "DQ.PAUSE" => "DQ.PAUSE ALL",
+                    "DQ.RESUME" => "DQ.RESUME ALL",
+                    other => other,
+                });
+            }
+        }
+        given
+    }
+
     /// Judges what a caller says of itself. As in Redis, where nothing is set the user `default`
     /// may say any password.
     pub fn judge(&self, username: &[u8], password: &[u8]) -> Judged {
@@ -167,14 +193,22 @@ impl User {
         self.may_use(spec, spec.categories.and(more), command)
     }
 
+    /// Says if it may run INFO.
+    ///
+    /// # Errors
+    /// The right that it lacks.
+    pub fn may_see_broker(&self) -> Result<(), Failure> {
+        let spec = &super::redis::info::SPEC;
+        self.may_use(spec, spec.categories, spec.name)
+    }
+
     /// Says if it may see what names all queues, as the metrics do: it may run INFO, and may name
     /// every queue.
     ///
     /// # Errors
     /// The right that it lacks.
     pub fn may_see_all(&self) -> Result<(), Failure> {
-        let spec = &super::redis::info::SPEC;
-        self.may_use(spec, spec.categories, spec.name)?;
+        self.may_see_broker()?;
         match self.queues {
             None => Ok(()),
             Some(_) => Err(Failure::NoQueue { user: self.name.clone(), queue: b"*".to_vec() }),

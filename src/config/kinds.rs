@@ -134,6 +134,16 @@ pub fn user() -> Kind<Option<String>> {
     Kind::optional("must be text", |user| Ok(user.to_owned()), String::clone)
 }
 
+/// A few words for people.
+pub fn label() -> Kind<Option<String>> {
+    const RULE: &str = "must be text of at most 40 characters";
+    let parse = |text: &str| match text.chars().count() {
+        ..=40 => Ok(text.to_owned()),
+        _ => Err(RULE.to_owned()),
+    };
+    Kind::optional(RULE, parse, String::clone)
+}
+
 pub fn redis_url() -> Kind<Option<RedisUrl>> {
     let kind = Kind::optional("must be a URL of a Redis", RedisUrl::parse, RedisUrl::to_string);
     Kind { secret: true, ..kind }

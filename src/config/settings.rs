@@ -13,8 +13,8 @@ use regex::bytes::Regex;
 use crate::domain::envelope::{HEADERS_BYTES_MAX, HEADERS_MAX};
 
 use super::kinds::{
-    Kind, address, directory, file, flag, level, names, password, path, pattern, redis_url, user,
-    whole, words,
+    Kind, address, directory, file, flag, label, level, names, password, path, pattern, redis_url,
+    user, whole, words,
 };
 use super::layers::Reader;
 use super::queues::{Queue, queues};
@@ -190,6 +190,11 @@ settings! {
         hosts: Vec<String> = names(), reloads;
         metrics_auth: bool = flag(), reloads;
         body_bytes_max: usize = whole(KIB..=64 * MIB), reloads;
+    }
+    ui: Ui {
+        enabled: bool = flag(), reloads;
+        read_only: bool = flag(), reloads;
+        label: Option<String> = label(), reloads;
     }
     log: Log {
         /// A filter of tracing-subscriber, checked.

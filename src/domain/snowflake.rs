@@ -25,6 +25,11 @@ pub fn node_of(id: u64) -> u64 {
     id >> SEQUENCE_BITS & (NODES - 1)
 }
 
+/// The time at which an id was made, Unix ms.
+pub fn made_at(id: u64) -> u64 {
+    EPOCH_MS + (id >> (SEQUENCE_BITS + NODE_BITS))
+}
+
 /// Whether a broker may have given this id: not before 2024, and not after tomorrow. Of random
 /// ids, such as Redisson's, one in fifty may be, in 2026. `lua/configure.lua` holds the same rule.
 pub fn may_be(id: u64, now_ms: u64) -> bool {

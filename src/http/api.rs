@@ -19,8 +19,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
-use crate::client::alone::{Ask, Done, Login, Wants};
-use crate::command::{Category, Spec};
+use crate::client::alone::{Ask, Done, Login, Wants, Who};
+use crate::command::{Category, Kind as CommandKind, Spec};
 use crate::resp::{Reply, Words};
 
 use super::body::{self, Body, Unread};
@@ -76,6 +76,25 @@ impl Places {
             _ if words::spec(route).is_some_and(shows) => Some(&self.shown),
             _ => None,
         }
+    }
+
+    /// A place of a command that the console runs, if it is one of those.
+    pub async fn of(&self, spec: &Spec) -> Result<Option<OwnedSemaphorePermit>, Problem> {
+        let shows = spec.categories.has(Category::Payload);
+        let places = match spec.kind {
+            CommandKind::Search => Some(&self.searches),
+            _ if shows => Some(&self.shown),
+            _ => None,
+        };
+        match places {
+            Some(places) => place(places).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// A place of a search.
+    pub async fn search(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        place(&self.searches).await
     }
 }
 
@@ -189,29 +208,29 @@ async fn read(
 pub async fn let_in(
     asked: &Asked,
     came: &Came,
-    login: Option<Login>,
+    who: impl Into<Who>,
     wants: Wants,
 ) -> Result<(), Problem> {
-    match call(asked, came, login, wants, false).await?.reply {
+    match call(asked, came, who.into(), wants, false).await?.reply {
         Reply::Error(text) => Err(Problem::of(text)),
         _ => Ok(()),
     }
 }
 
-async fn call(
+pub async fn call(
     asked: &Asked,
     came: &Came,
-    login: Option<Login>,
+    who: Who,
     wants: Wants,
     changes: bool,
 ) -> Result<Done, Problem> {
     // A scrape is not in line behind what others ask.
     let place = match &wants {
         Wants::Metrics => None,
-        Wants::Entry | Wants::Command(_) => Some(place(&asked.places.all).await?),
+        _ => Some(place(&asked.places.all).await?),
     };
     let from = came.from;
-    let question = |reply| HttpRequest::Run(Ask { from, login, wants }, reply);
+    let question = |reply| HttpRequest::Run(Ask { from, who, wants }, reply);
     let done = ask(&asked.requests, question, WITHIN).await;
     drop(place);
     let done = done.map_err(|why| {
@@ -249,7 +268,7 @@ async fn run(
         None => None,
     };
     let changes = route.method != Method::GET;
-    let done = call(asked, came, login, Wants::Command(words), changes).await?;
+    let done = call(asked, came, login.into(), Wants::Command(words), changes).await?;
     let close = done.close;
     let mut large = None;
     let answer = if done.reply.payload_bytes() > LARGE {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::timeout;
 
 /// Bytes that the connection takes over at a time.
@@ -26,9 +26,20 @@ const DROPPED_MAX: usize = 32 * 1024 * 1024;
 pub struct Body {
     bytes: Bytes,
     place: Option<(OwnedSemaphorePermit, Instant)>,
+    /// Further bytes, for as long as there are some.
+    more: Option<mpsc::Receiver<Bytes>>,
 }
 
 impl Body {
+    pub fn stream(more: mpsc::Receiver<Bytes>) -> Self {
+        Self { more: Some(more), ..Self::default() }
+    }
+
+    /// All of one that is no stream.
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
     pub fn holding(self, place: OwnedSemaphorePermit) -> Self {
         Self { place: Some((place, Instant::now() + TAKEN_WITHIN)), ..self }
     }
@@ -36,7 +47,7 @@ impl Body {
 
 impl From<Bytes> for Body {
     fn from(bytes: Bytes) -> Self {
-        Self { bytes, place: None }
+        Self { bytes, ..Self::default() }
     }
 }
 
@@ -46,8 +57,12 @@ impl HttpBody for Body {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        context: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let has_none = self.bytes.is_empty();
+        if let Some(more) = self.more.as_mut().filter(|_| has_none) {
+            return more.poll_recv(context).map(|bytes| Some(Ok(Frame::data(bytes?))));
+        }
         if self.place.as_ref().is_some_and(|(_, until)| *until < Instant::now()) {
             self.place = None;
             return Poll::Ready(Some(Err(io::ErrorKind::TimedOut.into())));
@@ -62,11 +77,14 @@ impl HttpBody for Body {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.bytes.is_empty()
+        self.bytes.is_empty() && self.more.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.bytes.len() as u64)
+        match self.more {
+            None => SizeHint::with_exact(self.bytes.len() as u64),
+            Some(_) => SizeHint::default(),
+        }
     }
 }
 

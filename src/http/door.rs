@@ -17,13 +17,13 @@ use hyper::{Method, StatusCode, Uri};
 use tokio_rustls::rustls::ServerConfig;
 
 use crate::client::alone::Login;
-use crate::config::Config;
+use crate::config::{Config, Ui};
 
 use super::problem::Problem;
 
-const CLOSED: &str = "NOPERM the API is closed: set server.password or [[users]] to open it; \
-    without them it is open on loopback only, to requests that no proxy has passed on and whose \
-    Host is localhost, an address of loopback, or in http.hosts";
+const CLOSED: &str = "NOPERM the console and the API are closed: set server.password or [[users]] \
+    to open them; without them they are open on loopback only, to requests that no proxy has \
+    passed on and whose Host is localhost, an address of loopback, or in http.hosts";
 
 /// What a proxy adds: it may bring anybody here, and put a Host of its own in place of theirs.
 const PASSED_ON: [&str; 5] =
@@ -39,6 +39,7 @@ pub struct Settings {
     hosts: Vec<String>,
     pub metrics_auth: bool,
     pub body_bytes_max: usize,
+    pub ui: Ui,
 }
 
 impl Settings {
@@ -49,6 +50,7 @@ impl Settings {
             hosts: config.http.hosts.clone(),
             metrics_auth: config.http.metrics_auth,
             body_bytes_max: config.http.body_bytes_max,
+            ui: config.ui.clone(),
         })
     }
 
@@ -60,6 +62,7 @@ impl Settings {
             hosts: Vec::new(),
             metrics_auth: false,
             body_bytes_max: 0,
+            ui: Ui { enabled: false, read_only: true, label: None },
         })
     }
 
@@ -73,6 +76,18 @@ impl Settings {
         method: &Method,
         headers: &HeaderMap,
         loopback: bool,
+    ) -> Result<(), Problem> {
+        self.admit_from(host, method, headers, loopback, false)
+    }
+
+    /// The same. `anywhere`: it may be sent for any page.
+    pub fn admit_from(
+        &self,
+        host: &Authority,
+        method: &Method,
+        headers: &HeaderMap,
+        loopback: bool,
+        anywhere: bool,
     ) -> Result<(), Problem> {
         let passed_on = PASSED_ON.iter().any(|name| headers.contains_key(*name));
         let is_here = loopback && !passed_on && self.is_here(host.host());
@@ -91,7 +106,7 @@ impl Settings {
             let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
             origin.is_some_and(|(_, origin)| origin.eq_ignore_ascii_case(host.as_str()))
         });
-        if same_site && same_origin {
+        if anywhere || (same_site && same_origin) {
             return Ok(());
         }
         let text = "NOPERM a browser sent this for a page of another origin";

@@ -61,9 +61,15 @@ impl Problem {
         Self::new(status, text)
     }
 
+    /// The command may have been run.
+    pub fn may_be_applied(&self) -> bool {
+        let code = self.text.split(' ').next().unwrap_or_default();
+        CODES.iter().any(|(known, _, maybe)| *known == code && *maybe)
+    }
+
     pub fn response(self) -> Response<Body> {
         let (code, detail) = self.text.split_once(' ').unwrap_or((&self.text, ""));
-        let maybe = CODES.iter().any(|(known, _, maybe)| *known == code && *maybe);
+        let maybe = self.may_be_applied();
         let document = json!({
             "type": "about:blank",
             "title": self.status.canonical_reason(),

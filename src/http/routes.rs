@@ -153,10 +153,10 @@ const TO: Word = word("to", Value(Some("+")), Time, "Due at this time or earlier
 const MEMBERS: Word = word("members", Each, Blob, "These; else the first 1,000.");
 
 macro_rules! routes {
-    ($(
+    ($table:ident: $(
         $method:ident $path:literal $command:literal [$($word:expr),*] $answer:expr, $help:literal;
     )*) => {
-        pub static ROUTES: &[Route] = &[$(Route {
+        pub static $table: &[Route] = &[$(Route {
             method: Method::$method,
             path: $path,
             command: $command,
@@ -168,6 +168,7 @@ macro_rules! routes {
 }
 
 routes! {
+    ROUTES:
     GET "/queues" "DQ.QUEUES" [MATCH, CURSOR, COUNT] Answer::Page("Queue"),
         "Pages through the queues.";
     GET "/queues/{queue}" "DQ.INFO" [QUEUE] Answer::Object("QueueInfo"),
@@ -314,6 +315,22 @@ routes! {
     POST "/queues/{queue}/crons/{cron}/resume" "DQ.CRON" [QUEUE, fixed("RESUME"), CRON]
         Answer::Number("resumed"),
         "Lets a schedule go on from now.";
+}
+
+// Forms of the console that the API has under another method.
+routes! {
+    FORMS:
+    POST "/queues/{queue}/crons" "DQ.CRON" [
+        QUEUE, fixed("SET"),
+        needed(word("cron", Value(None), Text, "Name of the schedule.")),
+        needed(word("expression", Value(None), Text, "Fields of cron, @daily, or every 15m.")),
+        PAYLOAD,
+        word("tz", Opt("TZ"), Text, "The time zone, as Europe/Berlin.")
+    ] Answer::Done,
+        "Sets a schedule.";
+    POST "/queues/{queue}/crons/{cron}/delete" "DQ.CRON" [QUEUE, fixed("DEL"), CRON]
+        Answer::One("deleted"),
+        "Forgets a schedule.";
 }
 
 /// The fields of the maps of replies. That of DQ.INFO has more.

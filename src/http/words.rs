@@ -14,13 +14,25 @@ use super::routes::{BASE, Form, Kind, ROUTES, Route, Word};
 /// A text that says what is wrong, for people.
 type Wrong = String;
 
+/// Reads a segment of a path.
+type Decode = fn(&str) -> Option<Vec<u8>>;
+
 /// The route of a request, and what stands in place of its segments in braces; or the methods that
 /// there are for this path, none if the path is none of the API.
 pub fn find(method: &Method, path: &str) -> Result<(&'static Route, Vec<Vec<u8>>), Vec<String>> {
-    let path = path.strip_prefix(BASE).unwrap_or_default();
+    find_in(ROUTES, method, path.strip_prefix(BASE).unwrap_or_default(), percent_decoded)
+}
+
+/// The same in another table. `decoded`: the bytes of a segment.
+pub fn find_in(
+    routes: impl IntoIterator<Item = &'static Route>,
+    method: &Method,
+    path: &str,
+    decoded: Decode,
+) -> Result<(&'static Route, Vec<Vec<u8>>), Vec<String>> {
     let mut others = Vec::new();
-    for route in ROUTES {
-        if let Some(segments) = fits(route.path, path) {
+    for route in routes {
+        if let Some(segments) = fits(route.path, path, decoded) {
             if route.method == *method {
                 return Ok((route, segments));
             }
@@ -31,14 +43,14 @@ pub fn find(method: &Method, path: &str) -> Result<(&'static Route, Vec<Vec<u8>>
 }
 
 /// The bytes of each segment in braces; none if the path is another one.
-fn fits(wanted: &str, path: &str) -> Option<Vec<Vec<u8>>> {
+pub fn fits(wanted: &str, path: &str, decoded: Decode) -> Option<Vec<Vec<u8>>> {
     let (mut wanted, mut path) = (wanted.split('/'), path.split('/'));
     let mut segments = Vec::new();
     loop {
         match (wanted.next(), path.next()) {
             (None, None) => return Some(segments),
             (Some(wanted), Some(given)) if wanted.starts_with('{') => {
-                let bytes = percent_decoded(given).filter(|bytes| !bytes.is_empty())?;
+                let bytes = decoded(given).filter(|bytes| !bytes.is_empty())?;
                 segments.push(bytes);
             }
             (Some(wanted), Some(given)) if wanted == given => {}

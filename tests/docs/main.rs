@@ -272,6 +272,9 @@ fn fixed_limits_are_the_constants() {
         ("| 2 |", of("src/http/api.rs", &["SEARCHES_MAX"])),
         ("| 30 s |", of("src/http/body.rs", &["TAKEN_WITHIN"])),
         ("| 20 s |", of("src/http/body.rs", &["WITHIN"])),
+        ("| 1,000 and 12 h |", of("src/client/sessions.rs", &["SESSIONS_MAX", "LASTS"])),
+        ("| 32 and 50 s |", of("src/http/console/live.rs", &["STREAMS_MAX", "STREAM_LASTS"])),
+        ("| 4 |", of("src/http/console/jobs.rs", &["RUNNING_MAX"])),
         ("| 1,024 |", vec![NODES]),
     ];
     let text = [

@@ -17,7 +17,7 @@ fn api(place: &Place) -> Api {
     Api::new(place.broker.http_address())
 }
 
-fn place() -> Place {
+pub fn place() -> Place {
     Place::spawn(&[("redis.call_timeout_ms", "9000")])
 }
 
@@ -424,7 +424,7 @@ fn base64(bytes: &[u8]) -> String {
 }
 
 /// The words of a route that a request needs at least.
-fn least(route: &Route, queue: &str) -> (String, Value) {
+pub fn least(route: &Route, queue: &str) -> (String, Value) {
     let mut path =
         route.path.replace("{queue}", queue).replace("{message}", "m").replace("{cron}", "c");
     let mut body = json!({});

@@ -336,6 +336,6 @@ fn refusals_are_summed_up() {
     }
     place.broker.has_logged("more lines of this kind were left out");
     let log = place.broker.log();
-    assert!(log.contains("the API is closed") && log.contains("127.0.0.1:"), "{log}");
+    assert!(log.contains("the API are closed") && log.contains("127.0.0.1:"), "{log}");
     assert!(log.lines().count() < 150, "{log}");
 }

@@ -21,6 +21,7 @@ mod alone;
 mod api;
 mod api_hostile;
 mod binary;
+mod console;
 mod encoding;
 mod framing;
 mod gate;
