@@ -91,7 +91,7 @@ impl Config {
         config.check_limits(&mut keys);
         config.check_redis(&mut keys);
         config.check_ports(&mut keys);
-        check_queues(&mut keys, &config.queues, &config.limits);
+        check_queues(&mut keys, &config.queues, &config.limits, config.on_cluster());
         check_users(&mut keys, &config.users, known_command);
         config.tls = tls::open(&mut keys, &config.server);
         (config.settings, config.secrets) = keys.finish()?;
@@ -204,6 +204,11 @@ impl Config {
             let rule = "must not be less than scheduler.retry_min_ms";
             keys.refuse("scheduler.retry_max_ms", rule);
         }
+    }
+
+    /// The backing Redis is a Cluster.
+    pub fn on_cluster(&self) -> bool {
+        self.redis.url.as_ref().is_some_and(RedisUrl::is_cluster)
     }
 
     fn check_redis(&self, keys: &mut Reader) {

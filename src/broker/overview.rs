@@ -89,7 +89,7 @@ impl Broker {
         let all: Vec<&QueueMetrics> = all.map(|queue| &**queue).collect();
         let up = if self.store.is_up() { "up" } else { "down" };
         let (ready, why) = match self.readiness() {
-            Ok(how) => (1, how.to_owned()),
+            Ok(how) => (1, how.into_owned()),
             Err(why) => (0, why),
         };
         let why = why.replace(['\r', '\n'], "; ");

@@ -28,6 +28,10 @@ pub enum Site {
         name: String,
         sentinels: Vec<Place>,
     },
+    /// The Cluster that one of these is a node of.
+    Cluster {
+        seeds: Vec<Place>,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,10 +42,11 @@ pub enum Place {
 
 const FORM: &str = "redis://[[user]:password@]host[:port][/database], \
                     rediss://... for TLS, redis+unix://[[user]:password@]/path[?db=database], \
-                    or redis-sentinel://[[user]:password@]host[:port],host[:port]/name[/database]";
+                    redis-sentinel://[[user]:password@]host[:port],host[:port]/name[/database], \
+                    or redis-cluster://[[user]:password@]host[:port],host[:port]";
 const SENTINEL_PORT: &str = "26379";
-/// A task and two connections for each.
-const SENTINELS_MAX: usize = 16;
+/// A task and two connections for each Sentinel.
+const PLACES_MAX: usize = 16;
 const PERCENT: &str =
     "must have two hexadecimal digits after each %, and be UTF-8 once decoded; a % itself is %25";
 /// Where a password may stand in the place of something else, nothing of it is shown.
@@ -62,7 +67,7 @@ impl RedisUrl {
         match url.site {
             Site::At(Place::Tcp { .. }) if url.database == 0 => Ok(url),
             Site::At(Place::Tcp { .. }) => Err("has a database, and a broker has none".to_owned()),
-            Site::At(Place::Unix { .. }) | Site::Named { .. } => {
+            Site::At(Place::Unix { .. }) | Site::Named { .. } | Site::Cluster { .. } => {
                 Err("must begin with redis:// or rediss://: a broker listens at ports".to_owned())
             }
         }
@@ -83,6 +88,9 @@ impl RedisUrl {
             "redis+unix" | "unix" => ("redis+unix", unix(place_text)?),
             "redis-sentinel" | "rediss-sentinel" => {
                 (scheme, sentinels(place_text, scheme == "rediss-sentinel")?)
+            }
+            "redis-cluster" | "rediss-cluster" => {
+                (scheme, cluster(place_text, scheme == "rediss-cluster")?)
             }
             other => {
                 let letter = |letter: char| letter.is_ascii_alphabetic() || "+-.".contains(letter);
@@ -122,8 +130,14 @@ impl RedisUrl {
         let encrypted = |place: &Place| matches!(place, Place::Tcp { tls: true, .. });
         match &self.site {
             Site::At(place) => encrypted(place),
-            Site::Named { sentinels, .. } => sentinels.iter().all(encrypted),
+            Site::Named { sentinels: places, .. } | Site::Cluster { seeds: places } => {
+                places.iter().all(encrypted)
+            }
         }
+    }
+
+    pub fn is_cluster(&self) -> bool {
+        matches!(self.site, Site::Cluster { .. })
     }
 
     pub fn has_sentinels(&self) -> bool {
@@ -149,24 +163,40 @@ fn tcp(text: &str, usual_port: &str, tls: bool) -> Result<(Site, u8), String> {
 fn sentinels(text: &str, tls: bool) -> Result<(Site, u8), String> {
     let (addresses, path) = text.split_once('/').unwrap_or((text, ""));
     let (name, database) = path.split_once('/').unwrap_or((path, ""));
-    let mut sentinels = Vec::new();
-    for address in addresses.split(',') {
-        let sentinel = at(address, SENTINEL_PORT, tls)?;
-        if sentinels.contains(&sentinel) {
-            return Err("names one Sentinel twice".to_owned());
-        }
-        sentinels.push(sentinel);
-    }
-    if sentinels.len() > SENTINELS_MAX {
-        let count = sentinels.len();
-        return Err(format!("names {count} Sentinels, and at most {SENTINELS_MAX} are asked"));
-    }
+    let sentinels = several(addresses, "Sentinel", SENTINEL_PORT, tls)?;
     if name.is_empty() {
         let rule = "has no name of the master, which must stand behind the hosts, as in `sentinel \
                     monitor name ...`: redis-sentinel://host:26379,host:26379/name";
         return Err(rule.to_owned());
     }
     Ok((Site::Named { name: decoded("name", name)?, sentinels }, number(database)?))
+}
+
+fn cluster(text: &str, tls: bool) -> Result<(Site, u8), String> {
+    let (addresses, path) = text.split_once('/').unwrap_or((text, ""));
+    if !path.is_empty() {
+        let rule = "has something behind the hosts, and a Cluster has no databases: \
+                    redis-cluster://host:6379,host:6379";
+        return Err(rule.to_owned());
+    }
+    Ok((Site::Cluster { seeds: several(addresses, "node", "6379", tls)? }, 0))
+}
+
+/// Addresses with commas between, each once.
+fn several(addresses: &str, what: &str, port: &str, tls: bool) -> Result<Vec<Place>, String> {
+    let mut places = Vec::new();
+    for address in addresses.split(',') {
+        let place = at(address, port, tls)?;
+        if places.contains(&place) {
+            return Err(format!("names one {what} twice"));
+        }
+        places.push(place);
+    }
+    let count = places.len();
+    if count > PLACES_MAX {
+        return Err(format!("names {count} {what}s, and at most {PLACES_MAX} are asked"));
+    }
+    Ok(places)
 }
 
 fn at(address: &str, usual_port: &str, tls: bool) -> Result<Place, String> {

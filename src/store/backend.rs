@@ -1,5 +1,6 @@
 //! Where the backing Redis is, and as whom to go there.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use tokio_rustls::TlsConnector;
@@ -15,6 +16,8 @@ pub struct Backend {
     pub(super) sentinels: Login,
     /// Where it is, for people; holds no secret.
     pub(super) place: String,
+    /// Of nodes of a Cluster: where others than the nodes reach them.
+    pub(super) addresses: HashMap<String, Place>,
 }
 
 /// How to go to a place: with TLS or without, and as whom.
@@ -46,13 +49,15 @@ impl Backend {
                 database: 0,
             },
             place: url.to_string(),
+            addresses: HashMap::new(),
         })
     }
 
     /// At the socket of a Redis without users; `place` is where others reach it.
     pub fn unix(path: PathBuf, place: String) -> Self {
         let site = Site::At(Place::Unix { path });
-        Self { site, login: Login::default(), sentinels: Login::default(), place }
+        let (login, sentinels, addresses) = Default::default();
+        Self { site, login, sentinels, place, addresses }
     }
 
     pub fn place(&self) -> &str {
