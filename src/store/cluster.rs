@@ -401,10 +401,9 @@ impl Cluster {
             said.extend(answer.ok().map(|members| (place, members)));
         }
         if said.is_empty() {
-            let known = |place: &Place| nodes.iter().any(|(other, _)| other == place);
             let mut more: Vec<Place> = self.others.borrow().clone();
-            more.extend(self.seeds.iter().filter(|seed| !known(seed)).cloned());
-            more.dedup();
+            let seeds = self.seeds.iter().filter(|seed| !more.contains(seed)).cloned();
+            more.extend(seeds.collect::<Vec<_>>());
             let asked = more.into_iter().map(|place| async {
                 let answer = self.ask_at(&place).await;
                 (place, answer)

@@ -14,3 +14,12 @@ mod support;
 mod stage;
 
 mod commands;
+mod faults;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// One test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
