@@ -2,11 +2,12 @@
 
 ARGS ?=
 
-.PHONY: help run test sentinel versions interop redisson upgrade containers bench peers lint redis
+.PHONY: help run test sentinel cluster versions interop redisson upgrade containers bench peers lint redis
 
 help:
 	@echo "make run         build, start the broker with a Redis of its own, say what to type next"
 	@echo "make test        all tests, each process with a Redis of its own"
+	@echo "make cluster     a Redis Cluster: slots that move, failovers; two minutes"
 	@echo "make sentinel    failovers under real Sentinels, about a minute"
 	@echo "make versions    tests on Redis 6.2 and 7.4 and on Valkey (needs python3, make, a C compiler, Debian)"
 	@echo "make interop     clients of other languages against a debug build; says which language is missing"
@@ -26,7 +27,10 @@ run: redis
 test: redis
 	cargo test --locked
 
-# One at a time: Sentinels measure time.
+# One at a time: nodes and Sentinels measure time.
+cluster: redis
+	cargo test --quiet --locked --test cluster -- --test-threads 1 --nocapture $(ARGS)
+
 sentinel: redis
 	cargo test --quiet --locked --test sentinel -- --test-threads 1 --nocapture $(ARGS)
 

@@ -228,6 +228,11 @@ impl Config {
         } else if user.is_some() && password.is_none() {
             keys.refuse("redis.sentinel_user", "needs redis.sentinel_password as well");
         }
+        if !self.redis.addresses.is_empty() && !self.on_cluster() {
+            let rule = "is for a Cluster only, and redis.url does not begin with redis-cluster:// \
+                        or rediss-cluster://";
+            keys.refuse("redis.addresses", rule);
+        }
         let tls = url.as_ref().is_some_and(RedisUrl::tls);
         let files = [
             ("redis.tls_ca_file", ca, None),
@@ -236,8 +241,8 @@ impl Config {
         ];
         for (name, _, partner) in files.into_iter().filter(|(_, path, _)| path.is_some()) {
             if !tls {
-                let rule = "is for TLS only, and redis.url does not begin with rediss:// or \
-                            rediss-sentinel://";
+                let rule = "is for TLS only, and redis.url does not begin with rediss://, \
+                            rediss-sentinel:// or rediss-cluster://";
                 keys.refuse(name, rule);
             } else if let Some((other, None)) = partner {
                 keys.refuse(name, format!("needs {other} as well"));

@@ -99,6 +99,15 @@ impl Broker {
             ("backing_version", version),
             ("backing_role", role),
         ];
+        if let Some((reachable, nodes)) = self.store.primaries() {
+            let (nobodys, open) = self.store.slots_away().unwrap_or_default();
+            backing.extend([
+                ("backing_primaries", nodes.to_string()),
+                ("backing_primaries_reachable", reachable.to_string()),
+                ("backing_slots_unserved", nobodys.to_string()),
+                ("backing_slots_moving", open.to_string()),
+            ]);
+        }
         if let Some(watch) = self.master.watch() {
             backing.extend([
                 ("backing_master_name", Cut(watch.name.as_bytes()).to_string()),

@@ -199,7 +199,7 @@ fn several(addresses: &str, what: &str, port: &str, tls: bool) -> Result<Vec<Pla
     Ok(places)
 }
 
-fn at(address: &str, usual_port: &str, tls: bool) -> Result<Place, String> {
+pub(super) fn at(address: &str, usual_port: &str, tls: bool) -> Result<Place, String> {
     let (host, port) = match address.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, port),
         _ => (address, usual_port),
@@ -324,6 +324,26 @@ mod tests {
     }
 
     #[test]
+    fn clusters() {
+        for (url, tls, shown) in [
+            ("redis-cluster://a,b:7", false, "redis-cluster://a,b:7"),
+            ("rediss-cluster://u:p@a,b:7/", true, "rediss-cluster://(hidden)@a,b:7/"),
+        ] {
+            let parsed = RedisUrl::parse(url).unwrap();
+            let seeds = [("a", 6379), ("b", 7)].map(|(host, port)| {
+                let host = host.to_owned();
+                Place::Tcp { host, port, tls }
+            });
+            assert_eq!(parsed.site, Site::Cluster { seeds: seeds.to_vec() }, "{url}");
+            assert_eq!((parsed.tls(), parsed.is_cluster()), (tls, true), "{url}");
+            assert_eq!(parsed.to_string(), shown);
+        }
+        let many: Vec<String> = (0..=PLACES_MAX).map(|n| format!("h{n}")).collect();
+        let error = RedisUrl::parse(&format!("redis-cluster://{}", many.join(","))).unwrap_err();
+        assert!(error.contains("names 17 nodes"), "{error}");
+    }
+
+    #[test]
     fn of_brokers() {
         let port = |url: &str| RedisUrl::of_broker(url).map(|url| url.site);
         let at = |port, tls| Ok(Site::At(Place::Tcp { host: "h".to_owned(), port, tls }));
@@ -332,6 +352,7 @@ mod tests {
         assert!(port("redis://h/1").unwrap_err().contains("a broker has none"));
         assert!(port("unix:///s").unwrap_err().contains("listens at ports"));
         assert!(port("redis-sentinel://h/m").unwrap_err().contains("listens at ports"));
+        assert!(port("redis-cluster://h").unwrap_err().contains("listens at ports"));
     }
 
     /// Each row: a URL, and a part of what is wrong with it.
@@ -344,6 +365,13 @@ mod tests {
             ("http://h", "its scheme \"http\" is not one of: redis://"),
             ("hunter2!://h", "its scheme \"(hidden)\""),
             ("redis://", "has no host"),
+            ("redis-cluster://", "has no host"),
+            ("redis-cluster://a,", "has no host"),
+            ("redis-cluster://a,b:6379,a:6379", "names one node twice"),
+            ("redis-cluster://a,b/0", "a Cluster has no databases"),
+            ("redis-cluster://a,b/name", "a Cluster has no databases"),
+            ("redis-cluster://a,redis://b", "host"),
+            ("rediss-clusters://a", "is not one of: redis://"),
             ("redis://:6379", "has no host"),
             ("redis://u:hunter2@", "has no host"),
             ("redis://::1", "must stand in brackets"),

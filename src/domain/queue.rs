@@ -111,8 +111,8 @@ pub enum QueueNameError {
     #[error("does not match the configured pattern of queue names")]
     Pattern,
     #[error(
-        "has braces by which its keys would lie in different slots of the Cluster: a first {{ needs \
-         a }} with something in between, and a }} needs a {{ before it"
+        "has braces by which its keys would lie in different slots of the Cluster: the first {{ \
+         needs a }} with something in between, and a }} needs a {{ before it"
     )]
     Slot,
 }

@@ -290,8 +290,8 @@ impl Schedule {
         }
     }
 
-    /// Queues may be on other nodes than before: those go by the clock of the new one, and are looked
-    /// at.
+    /// Queues may be on other nodes than before: those go by the clock of the new one, and are
+    /// looked at.
     pub(super) fn follow(&mut self, local_us: u64) {
         let moved: Vec<(usize, Rc<Clock>)> = self
             .queues

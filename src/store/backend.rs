@@ -29,6 +29,15 @@ pub(super) struct Login {
     pub(super) database: u8,
 }
 
+/// The places of nodes by the addresses that they announce.
+fn reached(addresses: &[(Place, Place)], tls: bool) -> HashMap<String, Place> {
+    let place = |reached: &Place| match reached {
+        Place::Tcp { host, port, .. } => Place::Tcp { host: host.clone(), port: *port, tls },
+        Place::Unix { .. } => reached.clone(),
+    };
+    addresses.iter().map(|(announced, reached)| (announced.to_string(), place(reached))).collect()
+}
+
 impl Backend {
     /// # Errors
     /// A certificate or key that cannot be used.
@@ -49,7 +58,7 @@ impl Backend {
                 database: 0,
             },
             place: url.to_string(),
-            addresses: HashMap::new(),
+            addresses: reached(&settings.addresses, url.tls()),
         })
     }
 

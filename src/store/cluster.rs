@@ -24,6 +24,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::config::Place;
 use crate::store::Limits;
+use crate::store::batch::Load;
 use crate::store::clock::Clock;
 use crate::store::link::{Connect, Link, LinkContext, LinkError, Peer, client_name};
 use crate::store::master::{Master, Times};
@@ -75,6 +76,8 @@ pub struct Cluster {
     pub(super) clock: Rc<Clock>,
     open: RefCell<HashMap<u16, OpenSlot>>,
     parts: RefCell<BTreeMap<u16, Rc<Part>>>,
+    /// Offers that wait for somebody who serves their slot.
+    pub(super) load: Rc<Load>,
     /// Parts that have something to send, and no call under way.
     pub(super) ready: RefCell<Vec<Rc<Part>>>,
 }
@@ -120,6 +123,7 @@ impl Cluster {
             times: Times::default(),
             open: RefCell::default(),
             parts: RefCell::default(),
+            load: Rc::default(),
             ready: RefCell::default(),
         });
         tokio::task::spawn_local(watch(cluster.clone()));

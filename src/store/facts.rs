@@ -96,15 +96,19 @@ impl Store {
     /// Redis cannot be asked now: it is away, loads, or is busy.
     pub async fn facts(&self, probes: &[Bytes]) -> Result<Vec<(String, Facts)>, String> {
         let slots_away = self.slots_away();
-        let mut all = Vec::new();
+        let (mut all, mut why) = (Vec::new(), "no node can be reached".to_owned());
         for node in self.router.nodes() {
             if slots_away.is_none() || node.is_up() {
-                let mut facts = self.facts_of(&node, probes).await?;
-                facts.slots_away = slots_away.map(|(nobodys, _)| nobodys);
-                all.push((node.place.clone(), facts));
+                match self.facts_of(&node, probes).await {
+                    Ok(mut facts) => {
+                        facts.slots_away = slots_away.map(|(nobodys, _)| nobodys);
+                        all.push((node.place.clone(), facts));
+                    }
+                    Err(words) => why = words,
+                }
             }
         }
-        if all.is_empty() { Err(format!("no node answers{}", self.why_down())) } else { Ok(all) }
+        if all.is_empty() { Err(why) } else { Ok(all) }
     }
 
     async fn facts_of(&self, node: &Node, probes: &[Bytes]) -> Result<Facts, String> {

@@ -160,28 +160,24 @@ impl Offers {
         }
     }
 
-    /// Why nothing more is taken for a node of a Cluster that does not answer. Others have room.
+    /// Why nothing more is taken for a node of a Cluster that does not answer, or that nobody knows.
+    /// Others have room.
     fn refusal(&self, kept: &Kept) -> Option<StoreError> {
-        let slot = kept.part.slot?;
-        let node = self.store.router.node(Some(slot));
-        let full = |load: &Load| {
-            load.messages.get() >= (1 + UNDER_WAY) * self.limits.messages_max
-                || load.bytes.get() >= (1 + UNDER_WAY) * self.limits.bytes_max
+        let (slot, Router::Cluster(cluster)) = (kept.part.slot?, &self.store.router) else {
+            return None;
         };
-        match node {
-            Some(node) if is_away(&node) && full(&node.load) => {
-                Some(StoreError::Unavailable(format!(
-                    "the node {} of the Cluster does not answer, and as many offers wait for it                      as may",
-                    node.place
-                )))
-            }
-            Some(node) => {
-                kept.part.batches.open.borrow().count_for(&node.load);
-                None
-            }
-            // Nobody serves the slot: the call waits for somebody who does.
-            None => None,
+        let node = cluster.owner(slot);
+        let load = node.as_ref().map_or(&cluster.load, |node| &node.load);
+        let is_full = load.messages.get() >= (1 + UNDER_WAY) * self.limits.messages_max
+            || load.bytes.get() >= (1 + UNDER_WAY) * self.limits.bytes_max;
+        if is_full && node.as_ref().is_none_or(|node| is_away(node)) {
+            let place = node.map_or_else(String::new, |node| format!(" at {}", node.place));
+            return Some(StoreError::Unavailable(format!(
+                "slot {slot} of the Cluster{place} does not answer, and as many offers wait as may"
+            )));
         }
+        kept.part.batches.open.borrow().count_for(load);
+        None
     }
 
     /// Waits in line until every open batch has room again; whoever is the first already stays so.

@@ -300,5 +300,9 @@ impl Subscription {
         if let Some(client) = self.client() {
             let _ = timeout(QUIT_WITHIN, client.quit()).await;
         }
+        // As of the other links.
+        if self.context.number > 0 {
+            self.set_live(true);
+        }
     }
 }

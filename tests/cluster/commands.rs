@@ -184,3 +184,43 @@ fn seeds() {
     let (_, why) = get(&broker, "/readyz");
     assert!(why.contains("this Redis is no node of a Cluster"), "{why}");
 }
+
+/// As behind NAT: what nodes announce reaches nobody.
+#[test]
+fn announced_addresses() {
+    let _alone = alone();
+    let cluster = Cluster::with(1, 0, &["--cluster-announce-ip", "10.255.255.1"]);
+    let address = cluster.nodes[0].address();
+    let port = cluster.nodes[0].port();
+    let told = format!("10.255.255.1:{port}={address}");
+    let broker = Broker::spawn(&cluster.url(), &[("redis.addresses", &told)]);
+    offer(&mut broker.client(), &["q", "1", "x"]);
+    assert_eq!(delivered(&cluster, "q", 1), ["x"]);
+}
+
+/// A user with the rights of `docs/operate/redis.md` and one more.
+#[test]
+fn rights() {
+    let _alone = alone();
+    let cluster = Cluster::start(2, 0);
+    let page = include_str!("../../docs/operate/redis.md");
+    let line = page.lines().find(|line| line.starts_with("ACL SETUSER broker")).unwrap();
+    let user = |more: &str| {
+        for node in &cluster.nodes {
+            let words = format!("{line} >secret {more}");
+            say(&mut node.client(0), words.trim());
+        }
+    };
+    let url = cluster.url().replace("://", "://broker:secret@");
+    user("-cluster");
+    let broker = Broker::spawn(&url, &[]);
+    let (_, why) = get(&broker, "/readyz");
+    assert!(why.contains("lacks the right to CLUSTER NODES"), "{why}");
+    user("+cluster|nodes");
+    eventually("ready", || (get(&broker, "/readyz").0 == 200).then_some(()));
+    for queue in ["a", "b", "c", "d"] {
+        offer(&mut broker.client(), &[queue, "1", "x"]);
+        assert_eq!(delivered(&cluster, queue, 1), ["x"]);
+    }
+    assert!(!broker.log().contains("\"finding\":\"acl\""), "{}", broker.log());
+}

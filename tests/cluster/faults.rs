@@ -44,9 +44,9 @@ struct Load {
 }
 
 impl Load {
-    fn start(cluster: &Cluster, broker: &Broker, queues: &[String]) -> Load {
+    fn start(cluster: &Cluster, brokers: &[&Broker], queues: &[String]) -> Load {
         let stop = Arc::<AtomicBool>::default();
-        let clients = (0..CLIENTS).map(|number| {
+        let clients = (0..CLIENTS).zip(brokers.iter().cycle()).map(|(number, broker)| {
             let (stop, client, queues) = (stop.clone(), broker.client(), queues.to_vec());
             thread::spawn(move || offer_until(&stop, client, number, &queues))
         });
@@ -181,6 +181,10 @@ fn queues(cluster: &Cluster) -> Vec<String> {
     names.map(|(n, primary)| cluster.queue_at(primary, &format!("q{n}-{primary}-"))).collect()
 }
 
+fn broker(cluster: &Cluster) -> Broker {
+    Broker::with_args(&["--redis", &cluster.url(), "--log", "info"], &[])
+}
+
 fn for_a_while(ms: u64) {
     let begun = Instant::now();
     within(PATIENCE, || begun.elapsed(), |past| *past >= Duration::from_millis(ms));
@@ -191,8 +195,21 @@ fn slots_that_move_there_and_back() {
     let _alone = alone();
     let cluster = Cluster::start(3, 0);
     let queues = queues(&cluster);
-    let broker = Broker::with_args(&["--redis", &cluster.url(), "--log", "info"], &[]);
-    let load = Load::start(&cluster, &broker, &queues);
+    let [broker, other] = [(); 2].map(|()| broker(&cluster));
+    // Each replaces the one before.
+    let named = queues[0].clone();
+    let (stop, mut client) = (Arc::<AtomicBool>::default(), broker.client());
+    let (stopped, replaced) = (stop.clone(), named.clone());
+    let replacing = thread::spawn(move || {
+        client.read_within(PATIENCE).unwrap();
+        let mut number = 0;
+        while !stopped.load(Ordering::Relaxed) {
+            number += 1;
+            offer(&mut client, &[&replaced, "2h", &format!("named-{number}"), "NAME", "n"]);
+        }
+        number
+    });
+    let load = Load::start(&cluster, &[&broker, &other], &queues);
     for_a_while(500);
     for to in [1, 2] {
         for (number, queue) in queues.iter().enumerate() {
@@ -202,6 +219,12 @@ fn slots_that_move_there_and_back() {
         }
         for_a_while(500);
     }
+    stop.store(true, Ordering::Relaxed);
+    let last = format!("named-{}", replacing.join().unwrap());
+    assert!(
+        format!("{:?}", say(&mut broker.client(), &format!("DQ.GET {named} n"))).contains(&last)
+    );
+    assert_eq!(say(&mut other.client(), &format!("DQ.CANCEL {named} n")).int(), 1);
     let load = load.end();
     let judged = judge(&cluster, &queues, &load);
     eprintln!("slots that move: {judged:?}");
@@ -216,8 +239,8 @@ fn a_primary_that_dies() {
     let _alone = alone();
     let mut cluster = Cluster::start(3, 1);
     let queues = queues(&cluster);
-    let broker = Broker::with_args(&["--redis", &cluster.url(), "--log", "info"], &[]);
-    let load = Load::start(&cluster, &broker, &queues);
+    let broker = broker(&cluster);
+    let load = Load::start(&cluster, &[&broker], &queues);
     for_a_while(1_000);
     let killed_ms = now_ms();
     let dead = queues.iter().filter(|q| cluster.slots_of(0).contains(&cluster.slot(q)));
@@ -254,8 +277,8 @@ fn a_primary_that_stands_still() {
     let _alone = alone();
     let cluster = Cluster::start(3, 1);
     let queues = queues(&cluster);
-    let broker = Broker::with_args(&["--redis", &cluster.url(), "--log", "info"], &[]);
-    let load = Load::start(&cluster, &broker, &queues);
+    let broker = broker(&cluster);
+    let load = Load::start(&cluster, &[&broker], &queues);
     for_a_while(1_000);
     let still = queues.iter().filter(|q| cluster.slots_of(0).contains(&cluster.slot(q)));
     let still: Vec<String> = still.cloned().collect();
@@ -284,7 +307,7 @@ fn a_slot_that_is_stuck() {
     let _alone = alone();
     let cluster = Cluster::start(3, 0);
     let [stuck, other] = ["stuck", "other"].map(|name| cluster.queue_at(0, name));
-    let broker = Broker::with_args(&["--redis", &cluster.url(), "--log", "info"], &[]);
+    let broker = broker(&cluster);
     let mut client = broker.client();
     client.read_within(PATIENCE).unwrap();
     offer(&mut client, &[&stuck, "200", "before"]);
