@@ -220,11 +220,16 @@ impl Cluster {
 
     /// The slot is not being moved, as far as a call has shown.
     pub(super) fn answered(&self, slot: u16) {
-        if !self.open.borrow().is_empty()
-            && let Some(open) = self.open.borrow_mut().remove(&slot)
-            && open.told
-        {
+        if self.open.borrow().is_empty() {
+            return;
+        }
+        let Some(open) = self.open.borrow_mut().remove(&slot) else { return };
+        if open.told {
             tracing::info!(slot, "a slot of the Cluster is served again");
+        }
+        // Its queues may wait for long by then.
+        if open.since.elapsed() > ASK_PAUSE {
+            self.back.notify_waiters();
         }
     }
 

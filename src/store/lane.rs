@@ -147,7 +147,10 @@ impl Lane {
                     (Some(answer), String::new())
                 }
                 // Surely not applied.
-                Err(LinkError::Refused(text)) if route.is_elsewhere(&text) => (None, text),
+                Err(LinkError::Refused(text)) if route.is_elsewhere(&text) => {
+                    rest.shorten();
+                    (None, text)
+                }
                 Err(LinkError::Refused(text)) => return Err(refused(&text)),
                 Err(LinkError::NotSent(text)) => (None, text),
                 Err(LinkError::Broken(text)) => {
@@ -276,11 +279,19 @@ fn key(name: &str, slot: Slot) -> Bytes {
     })
 }
 
+/// The longest while a slot of a Cluster moves: most do so in a few ms.
+const REST_MOVING: Duration = Duration::from_millis(20);
+
 /// Growing rests between attempts: what fails at once must not be asked without end.
 #[derive(Default)]
 pub(super) struct Rest(Duration);
 
 impl Rest {
+    /// The next one is as short as where a slot moves.
+    pub(super) fn shorten(&mut self) {
+        self.0 = self.0.min(REST_MOVING);
+    }
+
     /// Rests, not beyond the deadline.
     pub(super) async fn take(&mut self, deadline: Instant) {
         if self.0 > Duration::ZERO {
