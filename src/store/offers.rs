@@ -160,8 +160,8 @@ impl Offers {
         }
     }
 
-    /// Why nothing more is taken for a node of a Cluster that does not answer, or that nobody knows.
-    /// Others have room.
+    /// Why nothing more is taken for a node of a Cluster that does not answer, or that nobody
+    /// knows. Others have room.
     fn refusal(&self, kept: &Kept) -> Option<StoreError> {
         let (slot, Router::Cluster(cluster)) = (kept.part.slot?, &self.store.router) else {
             return None;

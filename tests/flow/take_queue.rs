@@ -221,7 +221,10 @@ fn pushes_keep_the_order() {
         });
         let mut got = Vec::new();
         while got.len() < COUNT {
-            let reply = call(&mut client, &["DQ.TAKE", "q", "COUNT", "1000", "BLOCK", "60s", "LEASE", "1h"]);
+            let reply = call(
+                &mut client,
+                &["DQ.TAKE", "q", "COUNT", "1000", "BLOCK", "60s", "LEASE", "1h"],
+            );
             got.extend(read(&reply).into_iter().map(|one| one.payload.parse::<usize>().unwrap()));
         }
         sender.join().unwrap();
