@@ -2,11 +2,12 @@
 
 ARGS ?=
 
-.PHONY: help run test sentinel browser pictures versions interop redisson upgrade containers bench peers lint redis
+.PHONY: help run test sentinel cluster browser pictures versions interop redisson upgrade containers bench peers lint redis
 
 help:
 	@echo "make run         build, start the broker with a Redis of its own, say what to type next"
 	@echo "make test        all tests, each process with a Redis of its own"
+	@echo "make cluster     a Redis Cluster: slots that move, failovers; two minutes"
 	@echo "make sentinel    failovers under real Sentinels, about a minute"
 	@echo "make browser     the console in Chromium (needs Debian's chromium and chromium-driver, npm)"
 	@echo "make pictures    the pictures of the console in docs/ui, made anew"
@@ -28,7 +29,10 @@ run: redis
 test: redis
 	cargo test --locked
 
-# One at a time: Sentinels measure time.
+# One at a time: nodes and Sentinels measure time.
+cluster: redis
+	cargo test --quiet --locked --test cluster -- --test-threads 1 --nocapture $(ARGS)
+
 sentinel: redis
 	cargo test --quiet --locked --test sentinel -- --test-threads 1 --nocapture $(ARGS)
 

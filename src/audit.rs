@@ -22,11 +22,12 @@ const MEMORY_NEAR_PERCENT: u64 = 90;
 
 /// Every word that a finding can have, in the order of the checks: labels of the metric, and a
 /// table of the runbook.
-pub const WORDS: [&str; 11] = [
+pub const WORDS: [&str; 12] = [
     "version",
     "mode",
     "role",
     "replicas",
+    "coverage",
     "eviction",
     "persistence",
     "fsync",
@@ -61,9 +62,10 @@ pub fn findings(facts: &Facts, user: Option<&str>) -> Vec<Finding> {
     let rights = Rights::of(facts, user);
     let found: [Found; WORDS.len()] = [
         version(&info),
-        mode(&info),
+        mode(&info, facts.slots_away.is_some()),
         role(&info),
-        replicas(&info, facts.watched),
+        replicas(&info, facts.watched, facts.slots_away.is_some()),
+        coverage(facts.slots_away, config),
         eviction(&info),
         persistence(&info, config),
         fsync(&info, config),
@@ -112,12 +114,13 @@ fn version(info: &Info) -> Found {
     ))
 }
 
-fn mode(info: &Info) -> Found {
+fn mode(info: &Info, of_cluster: bool) -> Found {
     let modes = [info.text("redis_mode"), info.text("server_mode")];
-    if modes.contains(&"cluster") || info.text("cluster_enabled") == "1" {
+    let is_node = modes.contains(&"cluster") || info.text("cluster_enabled") == "1";
+    if is_node && !of_cluster {
         return refuse(
-            "this Redis is a node of a cluster, which the broker does not support: it would reach \
-             only some of the queues; use a Redis without cluster mode",
+            "this Redis is a node of a cluster, and the broker would reach only some of the \
+             queues; use a URL that names the cluster: redis-cluster://host:port,host:port",
         );
     }
     if modes.contains(&"sentinel") {
@@ -145,8 +148,31 @@ fn role(info: &Info) -> Found {
     )
 }
 
+/// A primary without a replica has no successor, and slots without one fail offers.
+fn coverage(slots_away: Option<usize>, config: Option<&HashMap<String, String>>) -> Found {
+    let slots_away = slots_away?;
+    if slots_away > 0 {
+        return warn(format!(
+            "{slots_away} slots of the Cluster are served by nobody: the queues in them answer \
+             UNAVAILABLE; look at CLUSTER SLOTS and `redis-cli --cluster check`"
+        ));
+    }
+    (config?.get("cluster-require-full-coverage")? == "yes").then_some(())?;
+    warn(
+        "cluster-require-full-coverage is yes: while one primary is away, until its replica has \
+         taken its place, all others refuse every call too (CLUSTERDOWN); set \
+         cluster-require-full-coverage no at each node (CONFIG SET, and the file)",
+    )
+}
+
 /// Behind Sentinels there are two masters for a while.
-fn replicas(info: &Info, watched: bool) -> Found {
+fn replicas(info: &Info, watched: bool, of_cluster: bool) -> Found {
+    if of_cluster && info.text("role") == "master" && info.number("connected_slaves") == 0 {
+        return warn(
+            "this primary has no replica: where it is lost its queues are, and until it is back \
+             they are not served; give it a replica",
+        );
+    }
     if !watched || info.text("role") != "master" {
         return None;
     }
@@ -314,6 +340,7 @@ mod tests {
             config: Ok(pairs.collect()),
             round_trips_us: vec![90, 100, 9_000],
             watched: false,
+            slots_away: None,
             subscription: String::new(),
             probes: Probed::Each(Vec::new()),
         }
@@ -330,7 +357,7 @@ mod tests {
             ("redis_version:255.255.255", "always", "", "", ""),
             ("redis_version:6.0.16", "always", "", "version!", "6.2 or newer"),
             ("redis_version:5.0.3", "always", "", "version!", "is version 5.0.3"),
-            ("redis_mode:cluster", "always", "", "mode!", "without cluster"),
+            ("redis_mode:cluster", "always", "", "mode!", "redis-cluster://host"),
             ("redis_mode:sentinel", "always", "", "mode!", "redis-sentinel://host"),
             ("role:slave\nslave_read_only:1", "always", "", "role", "until it is promoted"),
             ("role:slave\nslave_read_only:0", "always", "", "role!", "overwrites"),
@@ -401,7 +428,8 @@ mod tests {
         bad.watched = true;
         bad.probes = Probed::Refused("NOPERM no permissions to run the 'evalsha' command".into());
         let words: Vec<_> = findings(&bad, None).iter().map(|finding| finding.word).collect();
-        let all_but_the_last: Vec<_> = WORDS[..10].iter().filter(|w| **w != "replicas").collect();
+        let others = ["replicas", "coverage"];
+        let all_but_the_last: Vec<_> = WORDS[..11].iter().filter(|w| !others.contains(w)).collect();
         assert_eq!(words.iter().collect::<Vec<_>>(), all_but_the_last);
     }
 
@@ -418,6 +446,26 @@ mod tests {
             let text = found.iter().map(|f| format!("{}: {}", f.word, f.text)).collect::<String>();
             assert_eq!(text.is_empty(), part.is_empty(), "{change}: {text}");
             assert!(text.contains(part), "{change}: {text}");
+        }
+    }
+
+    /// Of a node of a Cluster.
+    #[test]
+    fn nodes_of_a_cluster() {
+        let (full, part) = ("cluster-require-full-coverage", "connected_slaves:1\r\n");
+        for (change, slots_away, coverage, wanted) in [
+            ("", None, "no", &["mode"][..]),
+            (part, Some(0), "no", &[]),
+            (part, Some(0), "yes", &["coverage"]),
+            (part, Some(3), "no", &["coverage"]),
+            ("", Some(0), "no", &["replicas"]),
+        ] {
+            let change = format!("redis_mode:cluster\r\n{change}");
+            let config = [("appendfsync", "always"), (full, coverage)];
+            let facts = Facts { slots_away, ..facts(&change, &config) };
+            let found = findings(&facts, None);
+            let words: Vec<&str> = found.iter().map(|finding| finding.word).collect();
+            assert_eq!(words, wanted, "{change} {slots_away:?} {coverage}");
         }
     }
 }

@@ -5,6 +5,7 @@
 //! one queue are in `broker/queue.rs`, those of all queues in `broker/queues.rs` and
 //! `broker/pause_all.rs`; offers go to [`Offers`].
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -35,7 +36,6 @@ pub use crate::store::leases::{Held, HeldMessage};
 use crate::store::master::Master;
 pub use crate::store::offers::FirstInLine;
 use crate::store::offers::Offers;
-use crate::store::redis::Subscription;
 pub use crate::store::settles::{SettleLine, Settlement};
 
 mod activity;
@@ -101,9 +101,6 @@ pub struct Broker {
     crons: Rc<Crons>,
     keeper: Rc<Keeper>,
     paused_all: PausedAll,
-    subscription: Rc<Subscription>,
-    /// The subscription to wake-ups is heard.
-    listens: Rc<Cell<bool>>,
     /// No more work is to be sent here.
     stopping: Cell<bool>,
     /// Cancelled when a part failed that the broker cannot do without.
@@ -159,12 +156,27 @@ impl Broker {
     /// How well it is ready. A subscription that is not heard is no reason to send work elsewhere:
     /// own offers are timed all the same, and the scan finds those of others. Nor are Sentinels
     /// that cannot be asked, while the master serves.
-    pub fn readiness(&self) -> Result<&'static str, String> {
+    pub fn readiness(&self) -> Result<Cow<'static, str>, String> {
+        self.ready()?;
         let deaf = self.master.watch().is_some_and(|watch| watch.reachable == 0);
-        self.ready().map(|()| match self.listens.get() {
-            _ if deaf => "ready, but no Sentinel can be asked: a failover would not be noticed",
-            true => "ready",
-            false => "ready, but wake-ups are not heard: the scan finds what others offer",
+        let primaries = self.store.primaries().filter(|(up, all)| up < all);
+        let slots = self.store.slots_away().map_or(0, |(nobodys, _)| nobodys);
+        Ok(match (primaries, self.store.listens()) {
+            _ if deaf => {
+                "ready, but no Sentinel can be asked: a failover would not be noticed".into()
+            }
+            (Some((up, all)), _) => format!(
+                "ready, but {up} of {all} primaries of the Cluster can be reached{}",
+                self.store.why_down()
+            )
+            .into(),
+            _ if slots > 0 => {
+                format!("ready, but {slots} slots of the Cluster are served by nobody").into()
+            }
+            (None, true) => "ready".into(),
+            (None, false) => {
+                "ready, but wake-ups are not heard: the scan finds what others offer".into()
+            }
         })
     }
 
@@ -200,8 +212,7 @@ impl Broker {
         for task in self.tasks.take() {
             task.abort();
         }
-        // Side by side: each waits for a Redis that does not answer.
-        futures_util::future::join(self.subscription.quit(), self.store.quit()).await;
+        self.store.quit().await;
     }
 
     /// The unfinished work: commands that are not answered yet, offers among them that wait for
@@ -244,7 +255,7 @@ impl Broker {
 
     /// Whether offers to a queue can be so durable, if it is known now.
     pub fn can_be(&self, queue: &[u8], what: Durability) -> Option<Result<(), StoreError>> {
-        self.store.syncs(queue).can(what)
+        self.store.syncs(queue).map_or_else(|why| Some(Err(why)), |syncs| syncs.can(what))
     }
 
     /// Finds out whether offers to a queue can be so durable.
@@ -252,7 +263,7 @@ impl Broker {
     /// # Errors
     /// Why not.
     pub async fn check(&self, queue: &[u8], what: Durability) -> Result<(), StoreError> {
-        self.store.syncs(queue).check(what).await
+        self.store.syncs(queue)?.check(what).await
     }
 
     /// The open batch: connections push into it and flush it once after each read.

@@ -91,7 +91,7 @@ impl Config {
         config.check_limits(&mut keys);
         config.check_redis(&mut keys);
         config.check_ports(&mut keys);
-        check_queues(&mut keys, &config.queues, &config.limits);
+        check_queues(&mut keys, &config.queues, &config.limits, config.on_cluster());
         check_users(&mut keys, &config.users, known_command);
         config.tls = tls::open(&mut keys, &config.server);
         (config.settings, config.secrets) = keys.finish()?;
@@ -206,6 +206,11 @@ impl Config {
         }
     }
 
+    /// The backing Redis is a Cluster.
+    pub fn on_cluster(&self) -> bool {
+        self.redis.url.as_ref().is_some_and(RedisUrl::is_cluster)
+    }
+
     fn check_redis(&self, keys: &mut Reader) {
         let Redis { url, tls_ca_file: ca, tls_cert_file: cert, tls_key_file: key, .. } =
             &self.redis;
@@ -223,6 +228,11 @@ impl Config {
         } else if user.is_some() && password.is_none() {
             keys.refuse("redis.sentinel_user", "needs redis.sentinel_password as well");
         }
+        if !self.redis.addresses.is_empty() && !self.on_cluster() {
+            let rule = "is for a Cluster only, and redis.url does not begin with redis-cluster:// \
+                        or rediss-cluster://";
+            keys.refuse("redis.addresses", rule);
+        }
         let tls = url.as_ref().is_some_and(RedisUrl::tls);
         let files = [
             ("redis.tls_ca_file", ca, None),
@@ -231,8 +241,8 @@ impl Config {
         ];
         for (name, _, partner) in files.into_iter().filter(|(_, path, _)| path.is_some()) {
             if !tls {
-                let rule = "is for TLS only, and redis.url does not begin with rediss:// or \
-                            rediss-sentinel://";
+                let rule = "is for TLS only, and redis.url does not begin with rediss://, \
+                            rediss-sentinel:// or rediss-cluster://";
                 keys.refuse(name, rule);
             } else if let Some((other, None)) = partner {
                 keys.refuse(name, format!("needs {other} as well"));

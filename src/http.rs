@@ -7,6 +7,7 @@
 //! has asked nothing before one that waits for an answer, and a probe last. Health is also answered
 //! at a socket without a file ([`health`]), even if the port is off; nothing else is there.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -55,7 +56,7 @@ pub enum HttpRequest {
     /// All metrics.
     Metrics(oneshot::Sender<Render>),
     /// Asks if commands can be served: the answer says how, or why not.
-    Ready(oneshot::Sender<Result<&'static str, String>>),
+    Ready(oneshot::Sender<Result<Cow<'static, str>, String>>),
     /// A command of somebody, or what else one may want.
     Run(Ask, oneshot::Sender<Done>),
 }
@@ -542,7 +543,8 @@ mod tests {
             HttpRequest::Metrics(reply) => drop(reply),
             HttpRequest::Ready(reply) => {
                 let before = asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                let answer = if before < 3 { Err("not yet".to_owned()) } else { Ok("ready") };
+                let answer =
+                    if before < 3 { Err("not yet".to_owned()) } else { Ok("ready".into()) };
                 drop(reply.send(answer));
             }
             HttpRequest::Run(..) => {}
@@ -568,7 +570,7 @@ mod tests {
     fn a_client_that_never_reads_holds_no_place() {
         let server = serve(|request| match request {
             HttpRequest::Metrics(reply) => drop(reply.send(Box::new(|| "x".repeat(1 << 20)))),
-            HttpRequest::Ready(reply) => drop(reply.send(Ok("ready"))),
+            HttpRequest::Ready(reply) => drop(reply.send(Ok("ready".into()))),
             HttpRequest::Run(..) => {}
         });
         let request = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n".repeat(50);
@@ -595,7 +597,7 @@ mod tests {
         let (held, asked) = std::sync::mpsc::channel();
         let server = serve(move |request| match request {
             HttpRequest::Metrics(reply) => drop(held.send(reply)),
-            HttpRequest::Ready(reply) => drop(reply.send(Ok("ready"))),
+            HttpRequest::Ready(reply) => drop(reply.send(Ok("ready".into()))),
             HttpRequest::Run(..) => {}
         });
         let mut probe = TcpStream::connect(address(&server)).unwrap();

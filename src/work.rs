@@ -230,7 +230,7 @@ fn serve_http(address: SocketAddr, workers: &Rc<[Rc<Worker>]>) -> Result<http::H
                     let _ = reply.send(Box::new(move || text));
                 }
                 HttpRequest::Ready(reply) => {
-                    let _ = reply.send(ready(&workers));
+                    let _ = reply.send(ready(&workers).map(Into::into));
                 }
                 // It has no API.
                 HttpRequest::Run(..) => {}

@@ -148,8 +148,8 @@ const PACKAGES: [(&str, &[&str]); 10] = [
 /// The most lines of code that `src` may have. It had 16,928 before there was a place for nodes,
 /// for callers and for clients that wait, and 18,230 before consumers came in: six commands, leases
 /// and retries in the store, takers in the scheduler. 560 are for Sentinels, 1,700 for the API of
-/// HTTP, 3,300 for the console.
-const SRC_LINES_MAX: usize = 33_580;
+/// HTTP, 1,600 for Clusters, 3,300 for the console.
+const SRC_LINES_MAX: usize = 35_400;
 
 /// Files of `src` with their lines of code: no blank lines, no lines that are only a comment, no
 /// files and items that only tests are built with. A line is a line as rustfmt leaves it, so

@@ -409,8 +409,15 @@ mod tests {
         ] {
             let (info, config) = (Ok(HashMap::new()), Ok(HashMap::new()));
             let (round_trips_us, subscription) = (Vec::new(), subscription.to_owned());
-            let facts =
-                Facts { info, config, round_trips_us, watched: false, subscription, probes };
+            let facts = Facts {
+                info,
+                config,
+                round_trips_us,
+                watched: false,
+                slots_away: None,
+                subscription,
+                probes,
+            };
             let seen = match Rights::of(&facts, user) {
                 Rights::Missing(missing) => missing.join(" "),
                 Rights::Unknown(why) => format!("? {why}"),

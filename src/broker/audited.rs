@@ -128,6 +128,14 @@ impl Audited {
     }
 }
 
+/// Findings of a node say which one it is.
+fn of_node(node: &str, mut found: Vec<Finding>) -> Vec<Finding> {
+    if !node.is_empty() {
+        found.iter_mut().for_each(|finding| finding.text = format!("{node}: {}", finding.text));
+    }
+    found
+}
+
 /// Audits for ever: run as a task of its own.
 pub(super) async fn audit(broker: Rc<Broker>, user: Option<String>) {
     let show = |found: &[Finding]| {
@@ -143,11 +151,16 @@ pub(super) async fn audit(broker: Rc<Broker>, user: Option<String>) {
     let probes: Vec<Bytes> = PROBES.iter().map(|probe| probe.words().into()).collect();
     loop {
         let connections = broker.store.connections();
-        let facts = broker.store.facts(&broker.subscription, &probes);
+        let facts = broker.store.facts(&probes);
         let pause = match tokio::time::timeout(AUDIT_WITHIN, facts).await {
             Ok(Ok(facts)) => {
-                broker.audited.saw(&facts);
-                let found = findings(&facts, user.as_deref());
+                if let Some((_, facts)) = facts.first() {
+                    broker.audited.saw(facts);
+                }
+                let found: Vec<Finding> = facts
+                    .iter()
+                    .flat_map(|(node, facts)| of_node(node, findings(facts, user.as_deref())))
+                    .collect();
                 show(&found);
                 broker.audited.found(found);
                 AUDIT_EVERY
@@ -155,8 +168,7 @@ pub(super) async fn audit(broker: Rc<Broker>, user: Option<String>) {
             Ok(Err(_)) | Err(_) => AUDIT_AGAIN,
         };
         tokio::select! {
-            () = broker.store.connected_again(connections) => {}
-            () = broker.subscription.refusal_changed() => {}
+            () = broker.store.facts_change(connections) => {}
             () = tokio::time::sleep(pause) => {}
         }
     }

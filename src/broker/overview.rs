@@ -89,7 +89,7 @@ impl Broker {
         let all: Vec<&QueueMetrics> = all.map(|queue| &**queue).collect();
         let up = if self.store.is_up() { "up" } else { "down" };
         let (ready, why) = match self.readiness() {
-            Ok(how) => (1, how.to_owned()),
+            Ok(how) => (1, how.into_owned()),
             Err(why) => (0, why),
         };
         let why = why.replace(['\r', '\n'], "; ");
@@ -99,6 +99,15 @@ impl Broker {
             ("backing_version", version),
             ("backing_role", role),
         ];
+        if let Some((reachable, nodes)) = self.store.primaries() {
+            let (nobodys, open) = self.store.slots_away().unwrap_or_default();
+            backing.extend([
+                ("backing_primaries", nodes.to_string()),
+                ("backing_primaries_reachable", reachable.to_string()),
+                ("backing_slots_unserved", nobodys.to_string()),
+                ("backing_slots_moving", open.to_string()),
+            ]);
+        }
         if let Some(watch) = self.master.watch() {
             backing.extend([
                 ("backing_master_name", Cut(watch.name.as_bytes()).to_string()),

@@ -23,7 +23,7 @@ use crate::scheduler::pace::TransferSize;
 use crate::scheduler::queue_loop::Backoff;
 use crate::scheduler::safety_scan::SafetyScan;
 use crate::scheduler::takers::Takers;
-use crate::scheduler::wakeup::{self, Wakeup};
+use crate::scheduler::wakeup::Wakeups;
 use crate::scheduler::{registry, schedule};
 use crate::store::backend::Backend;
 use crate::store::clock::Clock;
@@ -32,7 +32,6 @@ use crate::store::link::LinkContext;
 use crate::store::master::Master;
 use crate::store::offer::Configured;
 use crate::store::offers::{self, Offers, Stored};
-use crate::store::redis::Subscription;
 use crate::store::{self, Store, StoreError};
 
 use super::configure::{configure, words};
@@ -75,7 +74,6 @@ impl Broker {
 
         let context = link_context(&config, backend, &metrics, &stepped);
         let store = Store::start(&context, store_limits(&config), &token);
-        let subscription = Rc::new(Subscription::start(&context)?);
         let names = config.queues.iter().map(|queue| Bytes::from(queue.name.clone()));
         let takers = Takers::new(store.clone(), metrics.clone(), config.limits.takers_max);
         let limits = schedule_limits(&config);
@@ -89,20 +87,14 @@ impl Broker {
             store: store.clone(),
             metrics: metrics.clone(),
         });
-        metrics.link_up(wakeup::LINK, false);
-        let wakeup = Rc::new(Wakeup {
+        let wakeups = Wakeups {
             host: host.clone(),
             discovery: discovery.clone(),
             store: store.clone(),
-            subscription: subscription.clone(),
-            channel: format!("delay_broker_heartbeat:{token}"),
-            own_calls: format!("delay_broker_call:{token}:"),
+            token: token.clone(),
             heartbeat: Duration::from_millis(config.scheduler.heartbeat_ms),
-            heard_at: Cell::new(tokio::time::Instant::now()),
             metrics: metrics.clone(),
-            live: Rc::default(),
-            subscribed_before: Cell::new(false),
-        });
+        };
         let broker = Rc::new(Self {
             config: RefCell::new(config.clone()),
             metrics: metrics.clone(),
@@ -129,8 +121,6 @@ impl Broker {
             crons: crons.clone(),
             keeper: keeper.clone(),
             paused_all: Default::default(),
-            subscription,
-            listens: wakeup.live.clone(),
             stopping: Cell::default(),
             failed: failed.clone(),
             tasks: RefCell::default(),
@@ -142,9 +132,9 @@ impl Broker {
             pause_all::watch(broker.clone()).boxed_local(),
             activity::sum_up(broker.clone()).boxed_local(),
             audited::audit(broker.clone(), user).boxed_local(),
-            wakeup.clone().listen().boxed_local(),
-            wakeup.clone().retry().boxed_local(),
-            wakeup.beat().boxed_local(),
+            wakeups.clone().listen().boxed_local(),
+            wakeups.clone().retry().boxed_local(),
+            wakeups.follow().boxed_local(),
             discovery.clone().listen().boxed_local(),
             discovery.clone().search().boxed_local(),
             discovery.read_registry().boxed_local(),
@@ -181,6 +171,9 @@ fn link_context(
         stepped: stepped.clone(),
         told: Rc::default(),
         answered: Rc::default(),
+        clock_of_all: None,
+        number: 0,
+        down: Rc::default(),
     }
 }
 

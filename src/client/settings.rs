@@ -25,7 +25,7 @@ impl Settings {
         let (server, limits) = (&config.server, &config.limits);
         let seconds = Duration::from_secs;
         Rc::new(Self {
-            rules: Rules::new(config, false),
+            rules: Rules::new(config),
             request: RequestLimits {
                 args_max: limits.arguments_max,
                 arg_bytes_max: limits.request_bytes_max,

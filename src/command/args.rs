@@ -53,14 +53,13 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// `cluster`: the backing Redis is a Cluster, which narrows the names that queues may have.
-    pub fn new(config: &Config, cluster: bool) -> Rc<Self> {
+    pub fn new(config: &Config) -> Rc<Self> {
         let limits = &config.limits;
         Rc::new(Self {
             queue: QueueRules {
                 bytes_max: limits.queue_name_bytes_max,
                 pattern: limits.queue_pattern.clone(),
-                cluster,
+                cluster: config.on_cluster(),
             },
             delay_max_ms: limits.delay_max_ms,
             payload_bytes_max: limits.payload_bytes_max,

@@ -21,7 +21,7 @@ const LIMITS: RequestLimits = RequestLimits {
 pub fn rules(settings: &[(&'static str, &str)]) -> Rc<Rules> {
     let small = [("limits.queue_name_bytes_max", "64"), ("limits.message_name_bytes_max", "16")];
     let settings: Vec<_> = small.iter().chain(settings).copied().collect();
-    let mut rules = Rules::new(&Settings::with(&settings).unwrap(), false);
+    let mut rules = Rules::new(&Settings::with(&settings).unwrap());
     let limits = Rc::get_mut(&mut rules).unwrap();
     (limits.payload_bytes_max, limits.delay_max_ms) = (16, 86_400_000);
     (limits.moffer_messages_max, limits.moffer_bytes_max) = (3, 24);

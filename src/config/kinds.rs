@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use ::config::{Value, ValueKind};
 use regex::bytes::Regex;
 
-use super::{HIDDEN, HIDDEN_RULE, RedisUrl, Secret, log_level};
+use super::{HIDDEN, HIDDEN_RULE, Place, RedisUrl, Secret, log_level, redis_url};
 
 type Parse<T> = Box<dyn Fn(&Value) -> Result<T, String>>;
 type Show<T> = Box<dyn Fn(&T) -> toml::Value>;
@@ -168,18 +168,38 @@ pub fn level() -> Kind<String> {
 
 /// Names in upper case: an array, or text with commas between (the environment has no arrays).
 pub fn names() -> Kind<Vec<String>> {
-    const RULE: &str = "must be a list of names";
-    let parse = |value: &Value| {
+    let parse = |name: &str| Ok(name.to_uppercase());
+    list("must be a list of names", parse, String::clone)
+}
+
+/// Addresses that nodes of a Cluster announce, each with the one by which it is reached.
+pub fn addresses() -> Kind<Vec<(Place, Place)>> {
+    const RULE: &str = "must be a list of announced and reached addresses, each \
+                        \"host:port=host:port\"";
+    let parse = |pair: &str| {
+        let place = |address| redis_url::at(address, "6379", false);
+        let (announced, reached) = pair.split_once('=').ok_or_else(|| RULE.to_owned())?;
+        Ok((place(announced.trim())?, place(reached.trim())?))
+    };
+    list(RULE, parse, |(announced, reached)| format!("{announced}={reached}"))
+}
+
+fn list<T: 'static>(
+    rule: &'static str,
+    parse: impl Fn(&str) -> Result<T, String> + 'static,
+    show: impl Fn(&T) -> String + 'static,
+) -> Kind<Vec<T>> {
+    let all = move |value: &Value| {
         let parts = match &value.kind {
             ValueKind::Array(parts) => parts.iter().map(text).collect::<Result<Vec<_>, _>>()?,
             ValueKind::String(list) => list.split(',').map(str::to_owned).collect(),
-            _ => return Err(RULE.to_owned()),
+            _ => return Err(rule.to_owned()),
         };
-        let trimmed = parts.iter().map(|part| part.trim().to_uppercase());
-        Ok(trimmed.filter(|part| !part.is_empty()).collect())
+        let trimmed = parts.iter().map(|part| part.trim()).filter(|part| !part.is_empty());
+        trimmed.map(&parse).collect()
     };
-    Kind::new(RULE, parse, |names: &Vec<String>| {
-        toml::Value::Array(names.iter().cloned().map(toml::Value::String).collect())
+    Kind::new(rule, all, move |parts: &Vec<T>| {
+        toml::Value::Array(parts.iter().map(|part| toml::Value::String(show(part))).collect())
     })
 }
 

@@ -136,11 +136,11 @@ fn parse_queues(value: &Value) -> Result<Vec<Queue>, String> {
 }
 
 /// They are named by the rules that clients have to keep.
-pub fn check_queues(keys: &mut Reader, queues: &[Queue], limits: &Limits) {
+pub fn check_queues(keys: &mut Reader, queues: &[Queue], limits: &Limits, cluster: bool) {
     let rules = QueueRules {
         bytes_max: limits.queue_name_bytes_max,
         pattern: limits.queue_pattern.clone(),
-        cluster: false,
+        cluster,
     };
     for (place, queue) in queues.iter().enumerate() {
         if let Err(rule) = rules.check(queue.name.as_bytes()) {

@@ -28,6 +28,10 @@ pub enum Site {
         name: String,
         sentinels: Vec<Place>,
     },
+    /// The Cluster that one of these is a node of.
+    Cluster {
+        seeds: Vec<Place>,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,10 +42,11 @@ pub enum Place {
 
 const FORM: &str = "redis://[[user]:password@]host[:port][/database], \
                     rediss://... for TLS, redis+unix://[[user]:password@]/path[?db=database], \
-                    or redis-sentinel://[[user]:password@]host[:port],host[:port]/name[/database]";
+                    redis-sentinel://[[user]:password@]host[:port],host[:port]/name[/database], \
+                    or redis-cluster://[[user]:password@]host[:port],host[:port]";
 const SENTINEL_PORT: &str = "26379";
-/// A task and two connections for each.
-const SENTINELS_MAX: usize = 16;
+/// A task and two connections for each Sentinel.
+const PLACES_MAX: usize = 16;
 const PERCENT: &str =
     "must have two hexadecimal digits after each %, and be UTF-8 once decoded; a % itself is %25";
 /// Where a password may stand in the place of something else, nothing of it is shown.
@@ -62,7 +67,7 @@ impl RedisUrl {
         match url.site {
             Site::At(Place::Tcp { .. }) if url.database == 0 => Ok(url),
             Site::At(Place::Tcp { .. }) => Err("has a database, and a broker has none".to_owned()),
-            Site::At(Place::Unix { .. }) | Site::Named { .. } => {
+            Site::At(Place::Unix { .. }) | Site::Named { .. } | Site::Cluster { .. } => {
                 Err("must begin with redis:// or rediss://: a broker listens at ports".to_owned())
             }
         }
@@ -83,6 +88,9 @@ impl RedisUrl {
             "redis+unix" | "unix" => ("redis+unix", unix(place_text)?),
             "redis-sentinel" | "rediss-sentinel" => {
                 (scheme, sentinels(place_text, scheme == "rediss-sentinel")?)
+            }
+            "redis-cluster" | "rediss-cluster" => {
+                (scheme, cluster(place_text, scheme == "rediss-cluster")?)
             }
             other => {
                 let letter = |letter: char| letter.is_ascii_alphabetic() || "+-.".contains(letter);
@@ -122,8 +130,14 @@ impl RedisUrl {
         let encrypted = |place: &Place| matches!(place, Place::Tcp { tls: true, .. });
         match &self.site {
             Site::At(place) => encrypted(place),
-            Site::Named { sentinels, .. } => sentinels.iter().all(encrypted),
+            Site::Named { sentinels: places, .. } | Site::Cluster { seeds: places } => {
+                places.iter().all(encrypted)
+            }
         }
+    }
+
+    pub fn is_cluster(&self) -> bool {
+        matches!(self.site, Site::Cluster { .. })
     }
 
     pub fn has_sentinels(&self) -> bool {
@@ -149,18 +163,7 @@ fn tcp(text: &str, usual_port: &str, tls: bool) -> Result<(Site, u8), String> {
 fn sentinels(text: &str, tls: bool) -> Result<(Site, u8), String> {
     let (addresses, path) = text.split_once('/').unwrap_or((text, ""));
     let (name, database) = path.split_once('/').unwrap_or((path, ""));
-    let mut sentinels = Vec::new();
-    for address in addresses.split(',') {
-        let sentinel = at(address, SENTINEL_PORT, tls)?;
-        if sentinels.contains(&sentinel) {
-            return Err("names one Sentinel twice".to_owned());
-        }
-        sentinels.push(sentinel);
-    }
-    if sentinels.len() > SENTINELS_MAX {
-        let count = sentinels.len();
-        return Err(format!("names {count} Sentinels, and at most {SENTINELS_MAX} are asked"));
-    }
+    let sentinels = several(addresses, "Sentinel", SENTINEL_PORT, tls)?;
     if name.is_empty() {
         let rule = "has no name of the master, which must stand behind the hosts, as in `sentinel \
                     monitor name ...`: redis-sentinel://host:26379,host:26379/name";
@@ -169,7 +172,34 @@ fn sentinels(text: &str, tls: bool) -> Result<(Site, u8), String> {
     Ok((Site::Named { name: decoded("name", name)?, sentinels }, number(database)?))
 }
 
-fn at(address: &str, usual_port: &str, tls: bool) -> Result<Place, String> {
+fn cluster(text: &str, tls: bool) -> Result<(Site, u8), String> {
+    let (addresses, path) = text.split_once('/').unwrap_or((text, ""));
+    if !path.is_empty() {
+        let rule = "has something behind the hosts, and a Cluster has no databases: \
+                    redis-cluster://host:6379,host:6379";
+        return Err(rule.to_owned());
+    }
+    Ok((Site::Cluster { seeds: several(addresses, "node", "6379", tls)? }, 0))
+}
+
+/// Addresses with commas between, each once.
+fn several(addresses: &str, what: &str, port: &str, tls: bool) -> Result<Vec<Place>, String> {
+    let mut places = Vec::new();
+    for address in addresses.split(',') {
+        let place = at(address, port, tls)?;
+        if places.contains(&place) {
+            return Err(format!("names one {what} twice"));
+        }
+        places.push(place);
+    }
+    let count = places.len();
+    if count > PLACES_MAX {
+        return Err(format!("names {count} {what}s, and at most {PLACES_MAX} are asked"));
+    }
+    Ok(places)
+}
+
+pub(super) fn at(address: &str, usual_port: &str, tls: bool) -> Result<Place, String> {
     let (host, port) = match address.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => (host, port),
         _ => (address, usual_port),
@@ -294,6 +324,26 @@ mod tests {
     }
 
     #[test]
+    fn clusters() {
+        for (url, tls, shown) in [
+            ("redis-cluster://a,b:7", false, "redis-cluster://a,b:7"),
+            ("rediss-cluster://u:p@a,b:7/", true, "rediss-cluster://(hidden)@a,b:7/"),
+        ] {
+            let parsed = RedisUrl::parse(url).unwrap();
+            let seeds = [("a", 6379), ("b", 7)].map(|(host, port)| {
+                let host = host.to_owned();
+                Place::Tcp { host, port, tls }
+            });
+            assert_eq!(parsed.site, Site::Cluster { seeds: seeds.to_vec() }, "{url}");
+            assert_eq!((parsed.tls(), parsed.is_cluster()), (tls, true), "{url}");
+            assert_eq!(parsed.to_string(), shown);
+        }
+        let many: Vec<String> = (0..=PLACES_MAX).map(|n| format!("h{n}")).collect();
+        let error = RedisUrl::parse(&format!("redis-cluster://{}", many.join(","))).unwrap_err();
+        assert!(error.contains("names 17 nodes"), "{error}");
+    }
+
+    #[test]
     fn of_brokers() {
         let port = |url: &str| RedisUrl::of_broker(url).map(|url| url.site);
         let at = |port, tls| Ok(Site::At(Place::Tcp { host: "h".to_owned(), port, tls }));
@@ -302,6 +352,7 @@ mod tests {
         assert!(port("redis://h/1").unwrap_err().contains("a broker has none"));
         assert!(port("unix:///s").unwrap_err().contains("listens at ports"));
         assert!(port("redis-sentinel://h/m").unwrap_err().contains("listens at ports"));
+        assert!(port("redis-cluster://h").unwrap_err().contains("listens at ports"));
     }
 
     /// Each row: a URL, and a part of what is wrong with it.
@@ -314,6 +365,13 @@ mod tests {
             ("http://h", "its scheme \"http\" is not one of: redis://"),
             ("hunter2!://h", "its scheme \"(hidden)\""),
             ("redis://", "has no host"),
+            ("redis-cluster://", "has no host"),
+            ("redis-cluster://a,", "has no host"),
+            ("redis-cluster://a,b:6379,a:6379", "names one node twice"),
+            ("redis-cluster://a,b/0", "a Cluster has no databases"),
+            ("redis-cluster://a,b/name", "a Cluster has no databases"),
+            ("redis-cluster://a,redis://b", "host"),
+            ("rediss-clusters://a", "is not one of: redis://"),
             ("redis://:6379", "has no host"),
             ("redis://u:hunter2@", "has no host"),
             ("redis://::1", "must stand in brackets"),

@@ -13,13 +13,13 @@ use regex::bytes::Regex;
 use crate::domain::envelope::{HEADERS_BYTES_MAX, HEADERS_MAX};
 
 use super::kinds::{
-    Kind, address, directory, file, flag, label, level, names, password, path, pattern, redis_url,
-    user, whole, words,
+    Kind, address, addresses, directory, file, flag, label, level, names, password, path, pattern,
+    redis_url, user, whole, words,
 };
 use super::layers::Reader;
 use super::queues::{Queue, queues};
 use super::users::{User, users};
-use super::{RedisUrl, Secret, Tls, pem};
+use super::{Place, RedisUrl, Secret, Tls, pem};
 
 const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
@@ -165,6 +165,8 @@ settings! {
         url: Option<RedisUrl> = redis_url();
         sentinel_user: Option<String> = user();
         sentinel_password: Option<Secret> = password();
+        /// As nodes of a Cluster announce them, and as they are reached.
+        addresses: Vec<(Place, Place)> = addresses();
         tls_ca_file: Option<PathBuf> = file("must be a PEM file of a CA", pem::certificates);
         tls_cert_file: Option<PathBuf> = file("must be a PEM file", pem::certificates);
         tls_key_file: Option<PathBuf> = file("must be a PEM file of a key", pem::private_key);

@@ -506,6 +506,7 @@ fn what_reloads_is_taken_up_and_the_rest_is_not() {
             ("redis.audit", _) => "off".to_owned(),
             // For Sentinels only, and for TLS to Redis only.
             ("redis.sentinel_user" | "redis.sentinel_password", _) => continue,
+            ("redis.addresses", _) => continue,
             ("redis.tls_ca_file" | "redis.tls_cert_file" | "redis.tls_key_file", _) => continue,
             ("managed.appendfsync", _) => "no".to_owned(),
             ("log.format", _) => "json".to_owned(),

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use crate::broker::Broker;
 use crate::client::alone::Alone;
 use crate::client::listener::Server;
-use crate::config::{Config, Layers};
+use crate::config::{Config, Layers, Site};
 use crate::daemon::ready::{addresses, announce};
 use crate::daemon::reload::Reload;
 use crate::daemon::{listen, logs, shutdown, systemd};
@@ -88,10 +88,11 @@ async fn serve(config: Config, reload: Reload, hints: bool) -> Result<(), String
     let addresses = addresses(&listeners).map_err(|error| error.to_string())?;
     if let Some(url) = config.redis.url.clone() {
         let backend = Backend::given(&url, &config.redis)?;
-        let flags = match url.has_sentinels() {
+        let flags = match &url.site {
+            Site::At(_) => format!("-u {url}"),
             // redis-cli knows no Sentinels.
-            true => "-h MASTER -p PORT".to_owned(),
-            false => format!("-u {url}"),
+            Site::Named { .. } => "-h MASTER -p PORT".to_owned(),
+            Site::Cluster { .. } => "-c -h NODE -p PORT".to_owned(),
         };
         let ready = move || announce(addresses, &url.to_string(), &flags, hints);
         let served = broker(config, listeners, backend, reload, ready, stop).await;

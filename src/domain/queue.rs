@@ -64,7 +64,7 @@ impl Display for QueueName {
 pub struct QueueRules {
     pub bytes_max: usize,
     pub pattern: Option<Regex>,
-    /// On a Cluster the keys of a name with `{` but no `}` would lie in different slots.
+    /// The backing Redis is a Cluster, on which all keys of a queue have to share a slot.
     pub cluster: bool,
 }
 
@@ -90,10 +90,11 @@ impl QueueRules {
 }
 
 /// Redis hashes what is between the first `{` and the next `}`, if that is not empty; otherwise the
-/// whole key, which differs between the keys of one queue.
+/// whole key, which differs between the keys of one queue. A name without `{` stands in braces in
+/// them, so that it may have no `}` either.
 fn slot_is_shared(raw: &[u8]) -> bool {
     let Some(open) = raw.iter().position(|&b| b == b'{') else {
-        return true;
+        return !raw.contains(&b'}');
     };
     let tag = raw.iter().skip(open + 1).position(|&b| b == b'}');
     tag.is_some_and(|length| length > 0)
@@ -109,7 +110,10 @@ pub enum QueueNameError {
     Reserved,
     #[error("does not match the configured pattern of queue names")]
     Pattern,
-    #[error("has a {{ without a }} after it, so its keys would lie in different slots")]
+    #[error(
+        "has braces by which its keys would lie in different slots of the Cluster: the first {{ \
+         needs a }} with something in between, and a }} needs a {{ before it"
+    )]
     Slot,
 }
 
@@ -275,6 +279,8 @@ mod tests {
             (&strict, b"mail:{1", Err(QueueNameError::Slot)),
             (&strict, b"mail:{}", Err(QueueNameError::Slot)),
             (&strict, b"mail:}{1", Err(QueueNameError::Slot)),
+            (&strict, b"mail:}", Err(QueueNameError::Slot)),
+            (&strict, b"mail:}{1}", Ok(())),
             (&strict, b"post", Err(QueueNameError::Pattern)),
         ];
         for (rules, raw, wanted) in rows {

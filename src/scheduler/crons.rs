@@ -216,7 +216,8 @@ impl Crons {
         for some in names.chunks(ROWS_MAX * 5) {
             let asked: Vec<Bytes> = some.iter().map(|(_, name)| name.clone()).collect();
             let heads = self.store.cron_heads(&asked).await?;
-            for ((suffix, name), (recorded, head)) in some.iter().zip(heads) {
+            for ((suffix, name), head) in some.iter().zip(heads) {
+                let Some((recorded, head)) = head else { continue };
                 let recorded = recorded.filter(|name| keys::may_own(name, suffix));
                 let keys = QueueKeys::new(recorded.as_ref().unwrap_or(name));
                 there += usize::from(head != CronHead::Nothing);

@@ -145,8 +145,9 @@ impl Host {
             tokio::select! {
                 biased;
                 () = stepped.notified() => {
-                    let clock = self.store.clock_of_all();
-                    self.change(|schedule, now| schedule.clock_stepped(&clock, now));
+                    for clock in self.store.clocks() {
+                        self.change(|schedule, now| schedule.clock_stepped(&clock, now));
+                    }
                 }
                 fired = timer.fired() => {
                     fired?;

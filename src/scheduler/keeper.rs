@@ -146,6 +146,7 @@ impl Keeper {
             let asked: Vec<Bytes> = some.iter().map(|(_, name)| name.clone()).collect();
             let heads = self.store.stream_heads(&asked).await?;
             for ((suffix, name), head) in some.iter().zip(heads) {
+                let Some(head) = head else { continue };
                 let recorded = head.name.filter(|name| keys::may_own(name, suffix));
                 let name = recorded.unwrap_or_else(|| name.clone());
                 there += usize::from(head.is_stream);

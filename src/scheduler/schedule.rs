@@ -290,6 +290,31 @@ impl Schedule {
         }
     }
 
+    /// Queues may be on other nodes than before: those go by the clock of the new one, and are
+    /// looked at.
+    pub(super) fn follow(&mut self, local_us: u64) {
+        let moved: Vec<(usize, Rc<Clock>)> = self
+            .queues
+            .iter()
+            .enumerate()
+            .filter_map(|(index, queue)| {
+                let queue = queue.as_ref()?;
+                let clock = (self.clock_of)(&queue.keys);
+                (!Rc::ptr_eq(&clock, &queue.clock)).then_some((index, clock))
+            })
+            .collect();
+        for (index, clock) in moved {
+            let Some(queue) = self.at(index) else { continue };
+            queue.clock = clock;
+            let had_failed = queue.state.has_failed();
+            if had_failed {
+                self.on(index, Event::Anew, None, local_us);
+            }
+            self.on(index, Event::Stepped, None, local_us);
+            self.mark(index);
+        }
+    }
+
     /// Wakes each queue whose moment has come; a timer that fired too early is armed again.
     pub(super) fn elapsed(&mut self, local_us: u64) {
         let mut woken = std::mem::take(&mut self.woken);

@@ -1,5 +1,6 @@
 //! Where the backing Redis is, and as whom to go there.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use tokio_rustls::TlsConnector;
@@ -15,6 +16,8 @@ pub struct Backend {
     pub(super) sentinels: Login,
     /// Where it is, for people; holds no secret.
     pub(super) place: String,
+    /// Of nodes of a Cluster: where others than the nodes reach them.
+    pub(super) addresses: HashMap<String, Place>,
 }
 
 /// How to go to a place: with TLS or without, and as whom.
@@ -24,6 +27,15 @@ pub(super) struct Login {
     pub(super) user: Option<String>,
     pub(super) password: Option<Secret>,
     pub(super) database: u8,
+}
+
+/// The places of nodes by the addresses that they announce.
+fn reached(addresses: &[(Place, Place)], tls: bool) -> HashMap<String, Place> {
+    let place = |reached: &Place| match reached {
+        Place::Tcp { host, port, .. } => Place::Tcp { host: host.clone(), port: *port, tls },
+        Place::Unix { .. } => reached.clone(),
+    };
+    addresses.iter().map(|(announced, reached)| (announced.to_string(), place(reached))).collect()
 }
 
 impl Backend {
@@ -46,13 +58,15 @@ impl Backend {
                 database: 0,
             },
             place: url.to_string(),
+            addresses: reached(&settings.addresses, url.tls()),
         })
     }
 
     /// At the socket of a Redis without users; `place` is where others reach it.
     pub fn unix(path: PathBuf, place: String) -> Self {
         let site = Site::At(Place::Unix { path });
-        Self { site, login: Login::default(), sentinels: Login::default(), place }
+        let (login, sentinels, addresses) = Default::default();
+        Self { site, login, sentinels, place, addresses }
     }
 
     pub fn place(&self) -> &str {

@@ -1,4 +1,5 @@
-//! Batches of offers: one of each node is open, and up to two are under way.
+//! Batches of offers: one of each node is open, and up to two are under way; of a Cluster one of
+//! each slot, and one.
 //!
 //! A [`Ticket`] is a claim on the outcome of what was pushed into a batch, so that a connection
 //! waits for a batch once and not for each message.
@@ -15,6 +16,41 @@ use crate::store::member;
 use crate::store::offer::{Group, Message, Outcome};
 use crate::store::order::Order;
 
+/// The offers of a node of a Cluster that wait or are under way.
+#[derive(Default)]
+pub(super) struct Load {
+    pub(super) messages: Cell<usize>,
+    pub(super) bytes: Cell<usize>,
+}
+
+/// A part of it, given back when dropped.
+#[derive(Default)]
+struct Share {
+    of: Option<Rc<Load>>,
+    messages: usize,
+    bytes: usize,
+}
+
+impl Share {
+    fn add(&mut self, bytes: usize) {
+        self.messages += 1;
+        self.bytes += bytes;
+        if let Some(load) = &self.of {
+            load.messages.set(load.messages.get() + 1);
+            load.bytes.set(load.bytes.get() + bytes);
+        }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if let Some(load) = &self.of {
+            load.messages.set(load.messages.get().saturating_sub(self.messages));
+            load.bytes.set(load.bytes.get().saturating_sub(self.bytes));
+        }
+    }
+}
+
 /// A batch that gathers, is in flight or is done.
 #[derive(Default)]
 pub struct Batch {
@@ -23,6 +59,7 @@ pub struct Batch {
     /// What some of its tickets wait for besides, and what became of each.
     awaited: RefCell<Vec<Durability>>,
     confirmed: OnceCell<Vec<(Durability, Result<(), StoreError>)>>,
+    share: RefCell<Share>,
     done: Notify,
 }
 
@@ -36,6 +73,7 @@ impl Batch {
     pub(super) fn finish(&self, groups: Vec<Group>, outcomes: Vec<Outcome>) {
         self.groups.replace(groups);
         let _ = self.result.set(outcomes);
+        self.share.take();
         self.done.notify_waiters();
     }
 
@@ -84,6 +122,13 @@ impl Ticket {
     /// True if it is done later than others of its batch.
     pub fn waits_longer(&self) -> bool {
         self.awaits.is_some()
+    }
+
+    /// Of an offer that is refused at once.
+    pub(super) fn refused(group: Group, why: StoreError) -> Self {
+        let batch = Rc::new(Batch::default());
+        batch.finish(vec![group], vec![Outcome::Failed(why)]);
+        Self { batch, group: 0, first: 0, count: 0, awaits: None }
     }
 
     pub fn is_done(&self) -> bool {
@@ -149,6 +194,13 @@ pub(super) struct Open {
 }
 
 impl Open {
+    /// What is put into it from now on is a part of the load of a node, if nothing is in it yet.
+    pub(super) fn count_for(&self, load: &Rc<Load>) {
+        if self.messages == 0 {
+            *self.batch.share.borrow_mut() = Share { of: Some(load.clone()), ..Share::default() };
+        }
+    }
+
     /// Its index in the batch.
     pub(super) fn new_group(&self, group: Group) -> usize {
         let mut groups = self.batch.groups.borrow_mut();
@@ -170,6 +222,7 @@ impl Open {
                 group.push(Message { due, id: next_id() }, payload);
                 self.messages += 1;
                 self.bytes += payload.len() + member::OVERHEAD;
+                self.batch.share.borrow_mut().add(payload.len() + member::OVERHEAD);
                 count += 1;
             }
         }
@@ -177,7 +230,7 @@ impl Open {
     }
 }
 
-/// The batches of one node.
+/// The batches that share calls.
 #[derive(Default)]
 pub(super) struct Batches {
     pub(super) open: RefCell<Open>,
@@ -214,6 +267,11 @@ impl Batches {
         let closed = self.open.replace(Open { number, ..Open::default() });
         self.closing.set(false);
         (closed.batch, closed.messages)
+    }
+
+    /// Nothing is under way, and something waits to be.
+    pub(super) fn may_be_sent(&self) -> bool {
+        self.in_flight() == 0 && self.open.borrow().messages > 0
     }
 
     /// The lane is free again.

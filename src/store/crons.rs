@@ -8,11 +8,12 @@ use bytes::Bytes;
 use crate::domain::cron::CRONS_MAX;
 use crate::domain::queue::{QueueName, SCORE_END, Score};
 use crate::store::answer::Answer;
-use crate::store::delivery::some_of;
+use crate::store::delivery::told_some;
 use crate::store::keys::QueueKeys;
 use crate::store::lane::Within;
 use crate::store::node::Asker;
 use crate::store::script::{CRON, CRON_HEADS, CRON_READ, CRON_SET, CRON_STOP};
+use crate::store::survey::Asked;
 use crate::store::{Store, StoreError, number};
 
 /// Queues that one call reads the heads of.
@@ -212,8 +213,7 @@ impl Store {
         }
         let within = Within { place: None, end_ms };
         let keys = k.of(&CRON);
-        let node = self.node_of(&keys).clone();
-        let mut answer = node.write(&CRON, keys, args, Some(&within)).await?;
+        let mut answer = self.write_within(&CRON, keys, args, Some(&within)).await?;
         let _head = answer.bytes()?;
         let earliest_ms = moment(answer.score_if_any()?);
         let mut outcomes = Vec::with_capacity(steps.len());
@@ -228,25 +228,33 @@ impl Store {
         Ok(CronSteps { outcomes, earliest_ms })
     }
 
-    /// The recorded name of each queue, if there is one, and the head of its schedules.
+    /// The recorded name of each queue, if there is one, and the head of its schedules; `None`: its
+    /// node cannot be reached.
     ///
     /// # Errors
     /// Redis cannot be reached, or is behind.
     pub async fn cron_heads(
         &self,
         queues: &[Bytes],
-    ) -> Result<Vec<(Option<Bytes>, CronHead)>, StoreError> {
+    ) -> Result<Vec<Option<(Option<Bytes>, CronHead)>>, StoreError> {
         let mut heads = Vec::with_capacity(queues.len());
         for some in queues.chunks(HEADS_MAX) {
             let keys: Vec<QueueKeys> = some.iter().map(|queue| QueueKeys::new(queue)).collect();
             let keys: Vec<Bytes> =
                 keys.iter().flat_map(|of| of.each_of(&CRON_HEADS)).cloned().collect();
-            let mut answer = self.survey(Asker::Broker, &CRON_HEADS, &keys, Vec::new()).await?;
-            some_of(&answer)?;
-            while !answer.is_empty() {
-                let name = Some(answer.bytes()?).filter(|name| !name.is_empty());
-                heads.push((name, CronHead::read(&answer.bytes()?)));
-            }
+            let (asker, script, fields) = (Asker::Broker, &CRON_HEADS, 2);
+            let asked = Asked { asker, script, once: &[], each: &keys, args: &[], fields };
+            let mut page = vec![None; some.len()];
+            let read = |place: usize, answer: Option<&mut Answer>| {
+                if let (Some(answer), Some(head)) = (answer, page.get_mut(place)) {
+                    let name = Some(answer.bytes()?).filter(|name| !name.is_empty());
+                    *head = Some((name, CronHead::read(&answer.bytes()?)));
+                }
+                Ok(())
+            };
+            let told = told_some(self.survey(asked, read).await?)?;
+            page.truncate(told);
+            heads.extend(page);
         }
         Ok(heads)
     }

@@ -1,6 +1,8 @@
 //! The calls of the scheduler: move messages that are due, read heads, claim a node number, prune,
 //! find queues.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use redis_protocol::resp3::types::BytesFrame;
 
@@ -8,11 +10,18 @@ use crate::domain::queue::{MessageId, Score};
 use crate::store::answer::Answer;
 use crate::store::keys::{self, ALL, ID_TIME, QueueKeys, REGISTRY};
 use crate::store::link::LinkError;
-use crate::store::node::Asker;
+use crate::store::node::{Asker, Node};
 use crate::store::offer::Configured;
+use crate::store::router::Router;
 use crate::store::script::{CONFIGURE, FOUND, HEADS, NODE, PRUNE, STATS, TRANSFER};
-use crate::store::{Store, StoreError, number, refused};
+use crate::store::survey::Asked;
+use crate::store::{Store, StoreError, number, refused, says};
 
+/// Attempts of a transfer whose slot moves, and the pause between the first two.
+const MOVES_MAX: u32 = 8;
+const OPEN_PAUSE: Duration = Duration::from_millis(4);
+/// Transfers to a node of a Cluster that does not answer: others have the rest.
+const TRANSFERS_IN_DOUBT_MAX: usize = 8;
 /// Queues that one call reads the numbers of: a millisecond of Redis.
 const STATS_MAX: usize = 500;
 /// The only member of the zset [`ID_TIME`].
@@ -74,6 +83,24 @@ pub struct Stats {
     pub again: Option<Score>,
 }
 
+impl Stats {
+    /// Of a queue whose node cannot be reached.
+    const UNKNOWN: Self = Self {
+        now_ms: 0,
+        pending: -1,
+        ready: -1,
+        next_due: None,
+        paused: false,
+        quarantined: -1,
+        due_minute: -1,
+        due_hour: -1,
+        leased: -1,
+        waiting: -1,
+        dead: -1,
+        again: None,
+    };
+}
+
 /// The outcome of recording the settings of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recorded {
@@ -120,14 +147,47 @@ impl Store {
         messages_max: u64,
         bytes_max: u64,
     ) -> Result<Transferred, StoreError> {
-        let at_most = self.limits.call_timeout;
-        let link = &self.router.of(&k.timeout).transfers;
-        link.caught_up().await;
-        let valid_ms = link.valid_for(at_most).as_millis() as u64;
-        let valid_until = self.clock(k).now_us() / 1_000 + valid_ms + 1;
-        let args = [k.name.clone(), number(valid_until), number(messages_max), number(bytes_max)];
-        let answered = link.eval(&TRANSFER, &k.of(&TRANSFER), &args, at_most).await;
+        let slot = self.router.slot(&k.timeout);
+        let mut keys = k.of(&TRANSFER);
+        Router::keys_in(slot, &mut keys);
+        let route = self.router.route(slot, |node| &node.transfers);
+        let node = slot.and_then(|_| self.router.node(slot));
+        if node.as_ref().is_some_and(|node| {
+            node.pulse.hangs() && node.pulse.under_way() >= TRANSFERS_IN_DOUBT_MAX
+        }) {
+            let why = "the node of this queue does not answer";
+            return Err(StoreError::Unavailable(why.into()));
+        }
+        let mut attempts = 0;
+        let answered = loop {
+            let (link, clock) = route
+                .link_now()
+                .map_err(|why| StoreError::Unavailable(format!("Redis cannot be reached{why}")))?;
+            let at_most = self.limits.call_timeout;
+            link.caught_up().await;
+            let valid_ms = link.valid_for(at_most).as_millis() as u64;
+            let until = number(clock.now_us() / 1_000 + valid_ms + 1);
+            let args = [k.name.clone(), until, number(messages_max), number(bytes_max)];
+            let call = link.eval(&TRANSFER, &keys, &args, at_most);
+            let answered = match &node {
+                None => call.await,
+                Some(node) => node.pulse.of(call).await,
+            };
+            attempts += 1;
+            match answered {
+                // Once more where the slot has moved; the queue waits a moment for all else.
+                Err(LinkError::Refused(words))
+                    if route.is_elsewhere(&words) && attempts < MOVES_MAX =>
+                {
+                    if !says(&words, "MOVED") {
+                        tokio::time::sleep(OPEN_PAUSE * attempts).await;
+                    }
+                }
+                answered => break answered,
+            }
+        };
         let mut answer = answered.map_err(broken)?.served()?;
+        route.answered();
         if answer.status == "LATE" {
             let why = "Redis came to a transfer after its deadline, and did not run it";
             return Err(StoreError::Unavailable(why.into()));
@@ -178,14 +238,23 @@ impl Store {
             Some(0) => Bytes::from_static(b"(-inf"),
             known => moment_or_none(known.map(|ms| ms - 1)),
         };
-        let args = known.iter().map(until).collect();
-        let mut answer = self.survey(Asker::Broker, &HEADS, timeouts, args).await?;
-        let mut heads = Vec::with_capacity(timeouts.len());
-        for known in known.iter().take(answer.len()) {
-            let head = answer.bytes()?;
-            // WRONGTYPE is no score.
-            heads.push(if head == "=" { *known } else { Score::parse(&head).map(Score::moment) });
-        }
+        let args: Vec<Bytes> = known.iter().map(until).collect();
+        let (asker, script, fields) = (Asker::Broker, &HEADS, 1);
+        let asked = Asked { asker, script, once: &[], each: timeouts, args: &args, fields };
+        // Those of a node that cannot be reached stay as they are known.
+        let mut heads = known.to_vec();
+        let read = |place: usize, answer: Option<&mut Answer>| {
+            if let (Some(answer), Some(known)) = (answer, heads.get_mut(place)) {
+                let head = answer.bytes()?;
+                // WRONGTYPE is no score.
+                if head != "=" {
+                    *known = Score::parse(&head).map(Score::moment);
+                }
+            }
+            Ok(())
+        };
+        let told = self.survey(asked, read).await?;
+        heads.truncate(told);
         Ok(heads)
     }
 
@@ -195,23 +264,28 @@ impl Store {
     /// Redis cannot be reached.
     pub async fn found(&self, suffixes: Vec<Bytes>) -> Result<Vec<Found>, StoreError> {
         let mut found = Vec::with_capacity(suffixes.len());
-        while let Some(left) = suffixes.get(found.len()..).filter(|left| !left.is_empty()) {
+        let mut left = &suffixes[..];
+        while !left.is_empty() {
             let mut keys = Vec::with_capacity(left.len() * 2);
             for suffix in left {
                 keys.extend(QueueKeys::new(suffix).each_of(&FOUND).cloned());
             }
-            let mut answer = self.survey(Asker::Broker, &FOUND, &keys, Vec::new()).await?;
-            some_of(&answer)?;
-            for suffix in left {
-                if answer.is_empty() {
-                    break;
-                }
+            let (asker, script, fields) = (Asker::Broker, &FOUND, 2);
+            let asked = Asked { asker, script, once: &[], each: &keys, args: &[], fields };
+            let read = |place: usize, answer: Option<&mut Answer>| {
+                // The scan of a node that is back finds them.
+                let (Some(answer), Some(suffix)) = (answer, left.get(place)) else {
+                    return Ok(());
+                };
                 let name = Some(answer.bytes()?).filter(|name| !name.is_empty());
                 let (suffix, head) = (suffix.clone(), answer.bytes()?);
                 let (is_empty, is_wrong_type) = (head.is_empty(), head == "WRONGTYPE");
                 let head = Score::parse(&head);
                 found.push(Found { suffix, name, head, is_empty, is_wrong_type });
-            }
+                Ok(())
+            };
+            let told = told_some(self.survey(asked, read).await?)?;
+            left = left.get(told..).unwrap_or_default();
         }
         Ok(found)
     }
@@ -225,16 +299,20 @@ impl Store {
         let mut stats = Vec::with_capacity(queues.len());
         while let Some(left) = queues.get(stats.len()..).filter(|left| !left.is_empty()) {
             let left = left.get(..STATS_MAX).unwrap_or(left);
-            let mut keys = Vec::with_capacity(1 + left.len() * STATS.each.len());
-            keys.push(Bytes::from_static(ALL.as_bytes()));
+            let mut keys = Vec::with_capacity(left.len() * STATS.each.len());
             for (queue, _) in left {
                 keys.extend(QueueKeys::new(queue).each_of(&STATS).cloned());
             }
             let known = left.iter().map(|(_, known)| moment_or_none(*known));
-            let mut answer = self.survey(Asker::Client, &STATS, &keys, known.collect()).await?;
-            some_of(&answer)?;
-            while !answer.is_empty() {
-                stats.push(Stats {
+            let (known, once): (Vec<Bytes>, _) = (known.collect(), &[ALL].map(Bytes::from));
+            let (asker, script, fields) = (Asker::Client, &STATS, 11);
+            let asked = Asked { asker, script, once, each: &keys, args: &known, fields };
+            let mut page: Vec<Option<Stats>> = vec![None; left.len()];
+            let read = |place: usize, answer: Option<&mut Answer>| {
+                let (Some(answer), Some(stats)) = (answer, page.get_mut(place)) else {
+                    return Ok(());
+                };
+                *stats = Some(Stats {
                     now_ms: answer.now_us / 1_000,
                     pending: answer.int()?,
                     ready: answer.int()?,
@@ -248,7 +326,10 @@ impl Store {
                     dead: answer.int()?,
                     again: answer.score_if_any()?,
                 });
-            }
+                Ok(())
+            };
+            let told = told_some(self.survey(asked, read).await?)?;
+            stats.extend(page.into_iter().take(told).map(|stats| stats.unwrap_or(Stats::UNKNOWN)));
         }
         Ok(stats)
     }
@@ -259,7 +340,9 @@ impl Store {
     /// # Errors
     /// `WrongType`; Redis cannot be reached.
     pub async fn all_paused_until(&self) -> Result<i64, StoreError> {
-        let args = [ALL.as_bytes(), b"paused_until"].map(Bytes::from_static);
+        let mut args = [ALL.as_bytes(), b"paused_until"].map(Bytes::from_static);
+        // Those of all slots are the same, unless somebody is about to change them.
+        Router::keys_in(self.router.slot(ALL.as_bytes()), &mut args);
         Ok(match self.command("HGET", &args).await {
             Ok(BytesFrame::BlobString { data, .. }) => {
                 std::str::from_utf8(&data).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
@@ -329,7 +412,12 @@ impl Store {
     /// # Errors
     /// Redis cannot be reached.
     pub async fn prune(&self, k: &QueueKeys) -> Result<bool, StoreError> {
-        Ok(self.read(&PRUNE, &k.of(&PRUNE), vec![k.name.clone()]).await?.int()? == 1)
+        let pruned = self.read(&PRUNE, &k.of(&PRUNE), vec![k.name.clone()]).await?.int()? == 1;
+        if pruned && matches!(self.router, Router::Cluster(_)) {
+            // The script cannot reach the one of a Cluster.
+            self.note(REGISTRY, &[], std::slice::from_ref(&k.name)).await?;
+        }
+        Ok(pruned)
     }
 
     /// Records a queue's name, and what is configured of it.
@@ -365,14 +453,20 @@ impl Store {
     /// pattern. 0 where this user may not ask.
     async fn listeners(&self, channel: Bytes) -> Result<i64, StoreError> {
         let args = [Bytes::from_static(b"NUMSUB"), channel];
-        match self.router.whole().plain.command("PUBSUB", &args).await {
-            Ok(BytesFrame::Array { data, .. }) => Ok(match data.get(1) {
-                Some(BytesFrame::Number { data, .. }) => *data,
-                _ => 0,
-            }),
-            Ok(_) | Err(LinkError::Refused(_)) => Ok(0),
-            Err(error) => Err(broken(error)),
+        let mut listeners = 0;
+        // Each node of a Cluster counts its own.
+        for node in self.router.nodes() {
+            match node.plain.command("PUBSUB", &args).await {
+                Ok(BytesFrame::Array { data, .. }) => {
+                    if let Some(BytesFrame::Number { data, .. }) = data.get(1) {
+                        listeners += data;
+                    }
+                }
+                Ok(_) | Err(LinkError::Refused(_)) => {}
+                Err(error) => return Err(broken(error)),
+            }
         }
+        Ok(listeners)
     }
 
     /// Notes queues in the registry.
@@ -394,6 +488,39 @@ impl Store {
     /// # Errors
     /// Redis cannot be reached.
     pub async fn scan(&self, cursor: Bytes, count: u64) -> Result<Page, StoreError> {
+        let start = Bytes::from_static(b"0");
+        let nodes = self.router.nodes();
+        // Of a Cluster node by node: the number of one, a space, and its cursor.
+        let text = String::from_utf8_lossy(&cursor);
+        let (number, own) = text.split_once(' ').unwrap_or(("0", &text));
+        let number = number.parse().unwrap_or(0);
+        let left = || nodes.iter().filter(|node| node.number >= number);
+        let Some(node) = left().min_by_key(|node| node.number) else {
+            return Ok(Page { cursor: start, found: Vec::new(), crons: Vec::new() });
+        };
+        let after = left().filter(|other| other.number > node.number).map(|other| other.number);
+        let next = after.min().map(|number| Bytes::from(format!("{number} 0")));
+        let own = Bytes::copy_from_slice(if node.number == number { own } else { "0" }.as_bytes());
+        let mut page = match self.scan_node(node, own, count).await {
+            // Another one may be reached; that one is looked through when it is back.
+            Err(_) if next.is_some() => {
+                Page { cursor: start.clone(), found: Vec::new(), crons: Vec::new() }
+            }
+            page => page?,
+        };
+        match next {
+            _ if node.number == 0 => {}
+            Some(next) if page.cursor == start => page.cursor = next,
+            _ if page.cursor == start => {}
+            _ => {
+                let cursor = String::from_utf8_lossy(&page.cursor);
+                page.cursor = Bytes::from(format!("{} {cursor}", node.number));
+            }
+        }
+        Ok(page)
+    }
+
+    async fn scan_node(&self, node: &Node, cursor: Bytes, count: u64) -> Result<Page, StoreError> {
         let args = [
             cursor,
             Bytes::from_static(b"MATCH"),
@@ -401,8 +528,7 @@ impl Store {
             Bytes::from_static(b"COUNT"),
             number(count),
         ];
-        let mut page =
-            page(self.router.whole().plain.command("SCAN", &args).await.map_err(broken)?)?;
+        let mut page = page(node.plain.command("SCAN", &args).await.map_err(broken)?)?;
         let of = |prefix| {
             let keys = page.found.iter();
             keys.filter_map(|key| keys::suffix(prefix, key).map(Bytes::copy_from_slice)).collect()
@@ -440,13 +566,13 @@ impl Store {
         page(self.command("SSCAN", &args).await.map_err(broken)?)
     }
 
-    /// Publishes the heartbeat that proves the subscription.
+    /// Publishes the heartbeat that proves the subscription of a node.
     ///
     /// # Errors
     /// Redis cannot be reached.
-    pub async fn heartbeat(&self, channel: &str) -> Result<(), StoreError> {
+    pub async fn heartbeat(&self, node: &Node, channel: &str) -> Result<(), StoreError> {
         let args = [Bytes::copy_from_slice(channel.as_bytes()), Bytes::from_static(b"1")];
-        self.router.whole().plain.command("PUBLISH", &args).await.map_err(broken)?;
+        node.plain.command("PUBLISH", &args).await.map_err(broken)?;
         Ok(())
     }
 }
@@ -460,6 +586,12 @@ pub(super) fn moment_or_none(ms: Option<u64>) -> Bytes {
 pub(super) fn some_of(answer: &Answer) -> Result<(), StoreError> {
     let none = || StoreError::Internal("a script told nothing of any queue".into());
     if answer.is_empty() { Err(none()) } else { Ok(()) }
+}
+
+/// The same of how many it told of.
+pub(super) fn told_some(told: usize) -> Result<usize, StoreError> {
+    let none = || StoreError::Internal("a script told nothing of any queue".into());
+    if told == 0 { Err(none()) } else { Ok(told) }
 }
 
 fn page(frame: BytesFrame) -> Result<Page, StoreError> {

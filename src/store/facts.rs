@@ -13,9 +13,9 @@ use redis_protocol::resp3::types::BytesFrame;
 use crate::domain::text::version_of;
 use crate::store::Store;
 use crate::store::clock::monotonic_us;
-use crate::store::link::LinkError;
+use crate::store::link::{Link, LinkError};
 use crate::store::node::Node;
-use crate::store::redis::Subscription;
+use crate::store::router::Router;
 use crate::store::script::PROBE;
 
 const PINGS: usize = 5;
@@ -37,12 +37,15 @@ pub type Fields = Result<HashMap<String, String>, String>;
 pub struct Facts {
     /// Of INFO.
     pub info: Fields,
-    /// Of CONFIG GET: `appendfsync` and `save`.
+    /// Of CONFIG GET: `appendfsync`, `save` and `cluster-require-full-coverage`, as far as they are
+    /// known.
     pub config: Fields,
     /// Round trips of some PINGs, microseconds.
     pub round_trips_us: Vec<u64>,
     /// Sentinels watch it.
     pub watched: bool,
+    /// Of a node of a Cluster: how many slots nobody serves.
+    pub slots_away: Option<usize>,
     /// The command that subscribes and Redis's words where it was refused; empty where it was not.
     pub subscription: String,
     pub probes: Probed,
@@ -66,26 +69,50 @@ pub fn fields(info: &str) -> HashMap<String, String> {
 }
 
 impl Store {
-    /// How often the link came up on which Redis is asked.
+    /// How often the links came up on which Redis is asked.
     pub fn connections(&self) -> u64 {
-        self.router.whole().offers.connections()
+        self.router.nodes().iter().map(|node| node.offers.connections()).sum()
     }
 
-    /// Waits for a connection after so many.
-    pub async fn connected_again(&self, connections: u64) {
-        self.router.whole().offers.connected_again(connections).await;
+    /// Waits for a connection after so many, or until what the subscription is told has changed.
+    pub async fn facts_change(&self, connections: u64) {
+        match &self.router {
+            Router::One { node, .. } => tokio::select! {
+                () = node.offers.connected_again(connections) => {}
+                () = node.subscription.refusal_changed() => {}
+            },
+            Router::Cluster(_) => {
+                while self.connections() <= connections {
+                    self.comes_up().await;
+                }
+            }
+        }
     }
 
+    /// The facts of each node that can be reached, and its address where there are several.
     /// `probes`: calls with their keys, which a script asks for and does not make.
     ///
     /// # Errors
     /// Redis cannot be asked now: it is away, loads, or is busy.
-    pub async fn facts(
-        &self,
-        subscription: &Subscription,
-        probes: &[Bytes],
-    ) -> Result<Facts, String> {
-        let Node { plain, offers, .. } = &**self.router.whole();
+    pub async fn facts(&self, probes: &[Bytes]) -> Result<Vec<(String, Facts)>, String> {
+        let slots_away = self.slots_away();
+        let (mut all, mut why) = (Vec::new(), "no node can be reached".to_owned());
+        for node in self.router.nodes() {
+            if slots_away.is_none() || node.is_up() {
+                match self.facts_of(&node, probes).await {
+                    Ok(mut facts) => {
+                        facts.slots_away = slots_away.map(|(nobodys, _)| nobodys);
+                        all.push((node.place.clone(), facts));
+                    }
+                    Err(words) => why = words,
+                }
+            }
+        }
+        if all.is_empty() { Err(why) } else { Ok(all) }
+    }
+
+    async fn facts_of(&self, node: &Node, probes: &[Bytes]) -> Result<Facts, String> {
+        let Node { plain, offers, subscription, .. } = node;
         plain.wait_up(CONNECTED_WITHIN).await;
         let info = for_good(plain.command("INFO", &NO_ARGS).await)?;
         let info: Fields = info.map(|frame| fields(&text(&frame)));
@@ -94,7 +121,7 @@ impl Store {
             return Err("Redis loads its data".to_owned());
         }
         let mut config: Fields = Ok(HashMap::new());
-        for name in ["appendfsync", "save"] {
+        for name in ["appendfsync", "save", "cluster-require-full-coverage"] {
             let args = [Bytes::from_static(b"GET"), Bytes::from(name)];
             match (for_good(plain.command("CONFIG", &args).await)?, &mut config) {
                 (Ok(frame), Ok(known)) => {
@@ -117,15 +144,16 @@ impl Store {
         let subscription = subscription.refusal(SUBSCRIBED_WITHIN).await;
         let probes = match version {
             Some(version) if version < PROBES_SINCE => Probed::Unasked,
-            _ => self.probed(probes).await?,
+            _ => self.probed(offers, probes).await?,
         };
         let watched = offers.can_move();
-        Ok(Facts { info, config, round_trips_us, watched, subscription, probes })
+        let slots_away = None;
+        Ok(Facts { info, config, round_trips_us, watched, slots_away, subscription, probes })
     }
 
-    async fn probed(&self, probes: &[Bytes]) -> Result<Probed, String> {
+    async fn probed(&self, offers: &Link, probes: &[Bytes]) -> Result<Probed, String> {
         let at_most = self.limits.call_timeout;
-        match self.router.whole().offers.eval(&PROBE, &NO_ARGS, probes, at_most).await {
+        match offers.eval(&PROBE, &NO_ARGS, probes, at_most).await {
             Ok(mut answer) => {
                 let words = probes.iter().map(|_| answer.text());
                 let words: Result<Vec<String>, _> = words.collect();

@@ -11,27 +11,26 @@
 
 use std::borrow::Borrow;
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::store::answer::Answer;
-use crate::store::clock::Clock;
-use crate::store::link::{Link, LinkError};
+use crate::store::link::LinkError;
 use crate::store::order::Place;
+use crate::store::router::{Route, Slot};
 use crate::store::script::{SETTLE, Script};
-use crate::store::{Limits, StoreError, number, refused};
+use crate::store::{Limits, StoreError, number, refused, slots};
 
 pub struct Lane {
-    link: Rc<Link>,
     name: String,
+    /// The slot that all its calls are of; else each has a key in its own, where there are slots.
+    slot: Slot,
     key: RefCell<Bytes>,
     /// How often somebody else's hand in the key made the lane take another one.
     spoiled: Cell<u64>,
     number: Cell<u64>,
-    clock: Rc<Clock>,
     limits: Limits,
 }
 
@@ -63,15 +62,29 @@ enum Settled {
 impl Lane {
     /// `name` is unique among all lanes of all brokers that ever shared this Redis in the last ten
     /// minutes.
-    pub fn new(link: Rc<Link>, name: &str, clock: Rc<Clock>, limits: Limits) -> Self {
+    pub fn new(name: &str, slot: Slot, limits: Limits) -> Self {
         Self {
-            link,
             name: name.to_owned(),
-            key: RefCell::new(key(name)),
+            slot,
+            key: RefCell::new(key(name, slot)),
             spoiled: Cell::new(0),
             number: Cell::new(0),
-            clock,
             limits,
+        }
+    }
+
+    /// The key of a call: it moves with its slot, and so do the outcomes of calls.
+    fn key(&self, slot: Slot) -> Bytes {
+        match slot == self.slot {
+            true => self.key.borrow().clone(),
+            false => key(&self.current_name(), slot),
+        }
+    }
+
+    fn current_name(&self) -> String {
+        match self.spoiled.get() {
+            0 => self.name.clone(),
+            spoiled => format!("{}.{spoiled}", self.name),
         }
     }
 
@@ -81,21 +94,10 @@ impl Lane {
     /// # Errors
     /// `Unavailable`: surely not applied. `Uncertain`: the link broke and could not be settled in
     /// time.
-    pub async fn call(
+    /// `within`: in its place among other calls, and not after a moment.
+    pub(super) async fn call_within(
         &self,
-        script: &'static Script,
-        keys: &[impl Borrow<Bytes>],
-        args: &[Bytes],
-    ) -> Result<Answer, StoreError> {
-        self.call_within(script, keys, args, None).await
-    }
-
-    /// The same, in its place among other calls, and not after a moment.
-    ///
-    /// # Errors
-    /// As `call`.
-    pub async fn call_within(
-        &self,
+        route: &Route<'_>,
         script: &'static Script,
         keys: &[impl Borrow<Bytes>],
         args: &[Bytes],
@@ -105,22 +107,24 @@ impl Lane {
         if let Some(place) = place {
             place.begin();
             // The calls before it are bounded themselves.
-            place.turn(&self.link).await;
+            if let Ok((link, _)) = route.link_now() {
+                place.turn(&link).await;
+            }
         }
         let end_ms = within.map_or(u64::MAX, |within| within.end_ms);
         let deadline = Instant::now() + self.limits.call_timeout;
         let left = || deadline.saturating_duration_since(Instant::now());
         let (mut rest, mut keys_tried) = (Rest::default(), 1);
         loop {
-            let key = self.key.borrow().clone();
+            let key = self.key(route.slot());
             let all_keys: Vec<&Bytes> =
                 std::iter::once(&key).chain(keys.iter().map(Borrow::borrow)).collect();
-            if !self.link.wait_up(left()).await {
-                let why = format!("Redis cannot be reached{}", self.link.why_down());
-                return Err(StoreError::Unavailable(why));
-            }
+            let (link, clock) = route
+                .link(left())
+                .await
+                .map_err(|why| StoreError::Unavailable(format!("Redis cannot be reached{why}")))?;
             if let Some(place) = place {
-                let turn = tokio::time::timeout(left(), place.turn(&self.link)).await;
+                let turn = tokio::time::timeout(left(), place.turn(&link)).await;
                 if turn.is_err() {
                     let why = "offers that are to be stored before it are under way for too long";
                     return Err(StoreError::Unavailable(why.into()));
@@ -129,20 +133,28 @@ impl Lane {
                     let why = "the link to Redis broke, and what was offered later is stored";
                     return Err(StoreError::Unavailable(why.into()));
                 }
-                place.sent(&self.link);
+                place.sent(&link);
             }
             self.number.set(self.number.get() + 1);
-            let (at_most, now_ms) = (left(), self.clock.now_us() / 1_000);
-            let valid_ms = self.link.valid_for(at_most).as_millis() as u64;
+            let (at_most, now_ms) = (left(), clock.now_us() / 1_000);
+            let valid_ms = link.valid_for(at_most).as_millis() as u64;
             let valid_until = end_ms.min(now_ms + valid_ms + 1);
             let guard = [number(self.number.get()), number(valid_until)];
             let full: Vec<&Bytes> = guard.iter().chain(args).collect();
-            let (answer, why) = match self.link.eval(script, &all_keys, &full, at_most).await {
-                Ok(answer) => (Some(answer), String::new()),
+            let (answer, why) = match link.eval(script, &all_keys, &full, at_most).await {
+                Ok(answer) => {
+                    route.answered();
+                    (Some(answer), String::new())
+                }
+                // Surely not applied.
+                Err(LinkError::Refused(text)) if route.is_elsewhere(&text) => {
+                    rest.shorten();
+                    (None, text)
+                }
                 Err(LinkError::Refused(text)) => return Err(refused(&text)),
                 Err(LinkError::NotSent(text)) => (None, text),
                 Err(LinkError::Broken(text)) => {
-                    match self.settle(all_keys.last(), valid_until).await {
+                    match self.settle(route, &key, all_keys.last(), valid_until).await {
                         Ok(Settled::Applied(answer)) => (Some(answer), String::new()),
                         Ok(Settled::NotApplied) => (None, text),
                         Err(settle) => {
@@ -194,7 +206,7 @@ impl Lane {
     /// Takes another key, since this one holds what no call of ours stored.
     fn spoil(&self) {
         self.spoiled.set(self.spoiled.get() + 1);
-        let other = key(&format!("{}.{}", self.name, self.spoiled.get()));
+        let other = key(&self.current_name(), self.slot);
         let spoiled = self.key.replace(other.clone());
         tracing::warn!(
             key = %spoiled.escape_ascii(),
@@ -205,22 +217,28 @@ impl Lane {
 
     /// Finds out what became of the call under way, and makes sure that it stays so. `guard`: the
     /// call's, its last key; `valid_until` is the call's.
-    async fn settle(&self, guard: Option<&&Bytes>, valid_until: u64) -> Result<Settled, String> {
-        let deadline = Instant::now() + self.link.settle_within(self.limits.settle_timeout);
+    async fn settle(
+        &self,
+        route: &Route<'_>,
+        key: &Bytes,
+        guard: Option<&&Bytes>,
+        valid_until: u64,
+    ) -> Result<Settled, String> {
+        let deadline = Instant::now() + route.settle_within(self.limits.settle_timeout);
         let mut last = String::from("Redis cannot be reached");
-        let key = self.key.borrow().clone();
-        let keys: Vec<&Bytes> = std::iter::once(&key).chain(guard.copied()).collect();
+        let keys: Vec<&Bytes> = std::iter::once(key).chain(guard.copied()).collect();
         let mut rest = Rest::default();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            if left == Duration::ZERO || !self.link.wait_up(left).await {
+            if left == Duration::ZERO {
                 return Err(last);
             }
+            let Ok((link, _)) = route.link(left).await else { return Err(last) };
             // One try must not take all the time: the next one has another connection.
             let at_most = left.min(self.limits.settle_timeout / SETTLE_TRIES);
             let called = [number(self.number.get()), number(valid_until)];
             let asked = Instant::now();
-            match self.link.eval(&SETTLE, &keys, &called.each_ref(), at_most).await {
+            match link.eval(&SETTLE, &keys, &called.each_ref(), at_most).await {
                 Ok(answer) if answer.status == "APPLIED" => return self.replayed(answer),
                 Ok(answer) if answer.status == "NOT" => return Ok(Settled::NotApplied),
                 Ok(_) => {
@@ -232,12 +250,13 @@ impl Lane {
                     ));
                 }
                 Err(LinkError::NotSent(text)) => last = text,
+                Err(LinkError::Refused(text)) if route.is_elsewhere(&text) => last = text,
                 Err(LinkError::Refused(text) | LinkError::Broken(text)) => {
                     last = text;
                     // A link that does not answer may be half-open: another connection can tell.
                     // One that broke is being made anew already.
                     if asked.elapsed() >= at_most {
-                        self.link.abandon("a settlement was not answered");
+                        link.abandon("a settlement was not answered");
                     }
                 }
             }
@@ -253,15 +272,26 @@ impl Lane {
     }
 }
 
-fn key(name: &str) -> Bytes {
-    Bytes::from(format!("delay_broker_call:{name}"))
+fn key(name: &str, slot: Slot) -> Bytes {
+    Bytes::from(match slot {
+        None => format!("delay_broker_call:{name}"),
+        Some(slot) => format!("delay_broker_call:{name}:{{{}}}", slots::tag(slot)),
+    })
 }
+
+/// The longest while a slot of a Cluster moves: most do so in a few ms.
+const REST_MOVING: Duration = Duration::from_millis(20);
 
 /// Growing rests between attempts: what fails at once must not be asked without end.
 #[derive(Default)]
 pub(super) struct Rest(Duration);
 
 impl Rest {
+    /// The next one is as short as where a slot moves.
+    pub(super) fn shorten(&mut self) {
+        self.0 = self.0.min(REST_MOVING);
+    }
+
     /// Rests, not beyond the deadline.
     pub(super) async fn take(&mut self, deadline: Instant) {
         if self.0 > Duration::ZERO {
@@ -273,7 +303,10 @@ impl Rest {
 
 #[cfg(test)]
 mod tests {
+    use std::rc::Rc;
+
     use super::*;
+    use crate::store::clock::Clock;
     use crate::store::link::tests::{SOON, accept, with_link};
     use crate::store::script::CLEAR;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -285,10 +318,11 @@ mod tests {
             let limits =
                 Limits { call_timeout: SOON, settle_timeout: SOON, reply_bytes_max: 1 << 20 };
             let clock = Rc::new(Clock::default());
-            let lane = Lane::new(link, "test", clock.clone(), limits);
+            let lane = Lane::new("test", None, limits);
+            let route = Route::To { link: &link, clock: &clock };
             let end_ms = clock.now_us() / 1_000 + SOON.as_millis() as u64;
             let no_keys: [Bytes; 0] = [];
-            let call = lane.call(&CLEAR, &no_keys, &[]);
+            let call = lane.call_within(&route, &CLEAR, &no_keys, &[], None);
             let redis = async {
                 tokio::time::sleep(Duration::from_secs(2)).await;
                 let (mut redis, mut sent) = (accept(&listener).await, String::new());

@@ -20,8 +20,10 @@ use crate::store::delivery::broken;
 use crate::store::keys::{Key, QueueKeys};
 use crate::store::messages::part_applied;
 use crate::store::node::Asker;
+use crate::store::router::Router;
 use crate::store::script::{DEAD, READY, SETUP, TAKE, TAKEN};
 use crate::store::settles::Settlement;
+use crate::store::survey::Asked;
 use crate::store::{Store, StoreError, number};
 
 /// Messages that one call brings back or drops.
@@ -303,15 +305,22 @@ impl Store {
         // Nearly all queues that somebody waits at hold nothing, which one command says of all.
         let each = keys.iter().zip(READY.each.iter().cycle());
         let holding = each.filter(|(_, key)| **key != Key::Record).map(|(name, _)| name.clone());
-        let held = self.command("EXISTS", &holding.collect::<Vec<_>>()).await.map_err(broken)?;
-        if held == (BytesFrame::Number { data: 0, attributes: None }) {
-            return Ok(vec![false; queues.len()]);
+        if let Router::One { .. } = self.router {
+            let held = self.command("EXISTS", &holding.collect::<Vec<_>>()).await;
+            if held.map_err(broken)? == (BytesFrame::Number { data: 0, attributes: None }) {
+                return Ok(vec![false; queues.len()]);
+            }
         }
-        let mut answer = self.survey(Asker::Broker, &READY, &keys, Vec::new()).await?;
-        let mut ready = Vec::with_capacity(answer.len());
-        while !answer.is_empty() {
-            ready.push(answer.int()? == 1);
-        }
+        let (asker, script, fields) = (Asker::Broker, &READY, 1);
+        let asked = Asked { asker, script, once: &[], each: &keys, args: &[], fields };
+        let mut ready = vec![false; queues.len()];
+        let read = |place: usize, answer: Option<&mut Answer>| {
+            if let (Some(answer), Some(ready)) = (answer, ready.get_mut(place)) {
+                *ready = answer.int()? == 1;
+            }
+            Ok(())
+        };
+        self.survey(asked, read).await?;
         Ok(ready)
     }
 }

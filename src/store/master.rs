@@ -25,6 +25,8 @@ use crate::store::sentinel;
 const FIRST_WITHIN: Duration = Duration::from_millis(500);
 /// Until a Sentinel has told how long a master may be silent: Redis's default.
 const DOWN_AFTER: Duration = Duration::from_secs(30);
+/// Until a node of a Cluster has told how long a primary may be silent: Redis's default.
+const NODE_TIMEOUT: Duration = Duration::from_secs(15);
 /// An election, and a connection to the master that was elected.
 const ELECTED_WITHIN: Duration = Duration::from_secs(3);
 /// The longest that interrupted calls wait for the next master.
@@ -67,6 +69,29 @@ pub struct Master {
     named: Count,
     /// `None`: the answer never changes.
     watched: Option<Watched>,
+    /// Of a node of a Cluster.
+    times: Option<Times>,
+}
+
+/// How long the nodes of a Cluster let a primary be silent before they replace it.
+#[derive(Clone, Default)]
+pub(super) struct Times(Rc<Cell<Option<Duration>>>);
+
+impl Times {
+    pub(super) fn learn(&self, node_timeout: Duration) {
+        self.0.set(Some(node_timeout));
+    }
+
+    /// A primary that was stopped and continues must not run a call after its successor began.
+    fn valid_for(&self, at_most: Duration) -> Duration {
+        self.0.get().map_or(at_most, |node_timeout| at_most.min(node_timeout))
+    }
+
+    /// How long the outcome of an interrupted call is looked for: the successor can tell.
+    pub(super) fn settle_within(&self, at_least: Duration) -> Duration {
+        let node_timeout = self.0.get().unwrap_or(NODE_TIMEOUT);
+        at_least.max((node_timeout + ELECTED_WITHIN).min(SETTLE_MAX))
+    }
 }
 
 /// A master that Sentinels watch.
@@ -133,6 +158,8 @@ impl Master {
     pub fn start(backend: &Backend, metrics: &Metrics, within: Duration) -> Rc<Self> {
         let (name, places) = match &backend.site {
             Site::At(place) => return Rc::new(Self::fixed(place.clone())),
+            // Each primary of a Cluster has its own, once it is known.
+            Site::Cluster { .. } => return Rc::new(Self::nowhere()),
             Site::Named { name, sentinels } => (name, sentinels),
         };
         let master = Rc::new(Self::named_by(name, places, metrics));
@@ -144,7 +171,16 @@ impl Master {
     }
 
     pub(super) fn fixed(place: Place) -> Self {
-        Self { place: RefCell::new(Some(place)), named: Count::default(), watched: None }
+        let place = RefCell::new(Some(place));
+        Self { place, named: Count::default(), watched: None, times: None }
+    }
+
+    fn nowhere() -> Self {
+        Self { place: RefCell::default(), named: Count::default(), watched: None, times: None }
+    }
+
+    pub(super) fn of_cluster(place: Place, times: Times) -> Self {
+        Self { times: Some(times), ..Self::fixed(place) }
     }
 
     fn named_by(name: &str, places: &[Place], metrics: &Metrics) -> Self {
@@ -163,7 +199,8 @@ impl Master {
             disputed: Cell::default(),
             metrics: metrics.clone(),
         };
-        Self { place: RefCell::default(), named: Count::default(), watched: Some(watched) }
+        let (place, named) = (RefCell::default(), Count::default());
+        Self { place, named, watched: Some(watched), times: None }
     }
 
     /// The same; waits for the first answer, since at the start a moment is no trouble.
@@ -220,8 +257,11 @@ impl Master {
     /// A call must not be valid for so long that a master runs it after its successor began, as one
     /// does that was stopped and continues.
     pub fn valid_for(&self, at_most: Duration) -> Duration {
-        let watched = self.watched.as_ref();
-        watched.map_or(at_most, |watched| at_most.min(watched.down_after.get().0))
+        match (&self.watched, &self.times) {
+            (Some(watched), _) => at_most.min(watched.down_after.get().0),
+            (None, Some(times)) => times.valid_for(at_most),
+            (None, None) => at_most,
+        }
     }
 
     /// How long the outcome of an interrupted call is looked for: the next master can tell.
@@ -699,6 +739,21 @@ mod tests {
             assert!(at_once(&master));
         })
         .await;
+    }
+
+    #[test]
+    fn times_follow_the_nodes_of_a_cluster() {
+        let (short, long) = (Duration::from_millis(500), Duration::from_secs(2));
+        let times = Times::default();
+        let master = Master::of_cluster(place(1), times.clone());
+        assert_eq!(master.valid_for(long), long);
+        assert_eq!(times.settle_within(long), NODE_TIMEOUT + ELECTED_WITHIN);
+        times.learn(short);
+        assert_eq!(master.valid_for(long), short);
+        assert_eq!(times.settle_within(long), short + ELECTED_WITHIN);
+        assert_eq!(times.settle_within(Duration::from_secs(9)), Duration::from_secs(9));
+        times.learn(Duration::from_secs(600));
+        assert_eq!(times.settle_within(long), SETTLE_MAX);
     }
 
     #[tokio::test]

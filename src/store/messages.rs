@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use bytes::Bytes;
+use futures_util::stream::{self, StreamExt};
 
 use crate::domain::envelope::Envelope;
 use crate::domain::queue::{Due, Message, MessageId, MessageRef, QueueName, Score};
@@ -13,11 +14,13 @@ use crate::store::cursor::{Cursor, Pages};
 use crate::store::delivery::moment_or_none;
 use crate::store::keys::{ALL, QueueKeys};
 use crate::store::member::message;
+use crate::store::router::Router;
 use crate::store::script::{
     CANCEL, CLEAR, FIRE, GET, INFO, PAUSE, PAUSE_ALL, POLL, QUARANTINE_DROP, QUARANTINE_LIST,
     QUARANTINE_RESTORE, RANGE, RESCHEDULE, RESUME, SIZE, Script, TIMELINE,
 };
 use crate::store::search::BYTES_MAX;
+use crate::store::slots::{self, SLOTS};
 use crate::store::{Store, StoreError, number};
 
 /// Messages or members that one call names.
@@ -32,6 +35,9 @@ pub struct Changed {
     pub count: u64,
     pub head: bool,
 }
+
+/// Slots of a Cluster in which all queues are paused at one time: as many as lanes.
+const SLOTS_AT_ONCE: usize = 32;
 
 /// The state of a queue in Redis now.
 #[derive(Debug, Clone, Default)]
@@ -255,9 +261,36 @@ impl Store {
     }
 
     async fn set_pause_all(&self, duration_ms: i64) -> Result<bool, StoreError> {
-        let keys = QueueKeys::new(ALL.as_bytes()).of(&PAUSE_ALL);
-        let mut answer = self.write(&PAUSE_ALL, keys, vec![number(duration_ms)]).await?;
-        Ok(answer.int()? == 1)
+        let Router::Cluster(_) = &self.router else {
+            let keys = QueueKeys::new(ALL.as_bytes()).of(&PAUSE_ALL);
+            let mut answer = self.write(&PAUSE_ALL, keys, vec![number(duration_ms)]).await?;
+            return Ok(answer.int()? == 1);
+        };
+        // Of a Cluster in each slot, and it may be repeated.
+        let set = async |slot: u16| {
+            // A queue whose guard is in the slot.
+            let keys = QueueKeys::new(slots::tag(slot).to_string().as_bytes()).of(&PAUSE_ALL);
+            let args = vec![number(duration_ms)];
+            self.write_at(Some(slot), &PAUSE_ALL, keys, args, None).await?.int()
+        };
+        let mut done = stream::iter((0..SLOTS).map(set)).buffer_unordered(SLOTS_AT_ONCE);
+        let (mut was_paused, mut failed, mut why) = (false, 0, None);
+        while let Some(set) = done.next().await {
+            match set {
+                Ok(paused) => was_paused |= paused == 1,
+                Err(error) => {
+                    failed += 1;
+                    why = Some(error);
+                }
+            }
+        }
+        match why {
+            None => Ok(was_paused),
+            Some(why) => Err(StoreError::Uncertain(format!(
+                "it was done in {} of {SLOTS} slots of the Cluster; repeat it: {why}",
+                SLOTS - failed
+            ))),
+        }
     }
 
     /// One message, if it is pending.

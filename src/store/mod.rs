@@ -7,15 +7,17 @@
 //! messages that are due, [`messages`] has the calls of commands about pending messages,
 //! [`search`], [`first`] and [`convert`] the paged ones among them, [`facts`] the questions of the
 //! audit. [`lane`] makes a write's outcome certain, [`order`] keeps the lanes of the offers in
-//! order. [`node`] is one master, and [`router`] knows the node of a queue. [`master`] is the place
-//! of a node, as its URL or a [`sentinel`] says. [`link`] carries scripts and commands, [`redis`]
-//! the subscription; [`script`] lists the files of `lua/`.
+//! order. [`node`] is one master, and [`router`] knows the node of a queue, as the [`slots`] of a
+//! [`cluster`] say. [`master`] is the place of a node, as its URL or a [`sentinel`] says.
+//! [`survey`] reads of many queues. [`link`] carries scripts and commands, [`redis`] the
+//! subscription; [`script`] lists the files of `lua/`.
 
 pub mod answer;
 pub mod backend;
 pub mod batch;
 pub mod claim;
 pub mod clock;
+mod cluster;
 pub mod convert;
 pub mod crons;
 pub mod cursor;
@@ -29,7 +31,7 @@ pub mod link;
 pub mod master;
 pub mod member;
 pub mod messages;
-mod node;
+pub mod node;
 mod noted;
 pub mod offer;
 pub mod offers;
@@ -42,7 +44,9 @@ pub mod script;
 pub mod search;
 mod sentinel;
 pub mod settles;
+pub mod slots;
 pub mod streams;
+mod survey;
 pub mod sync;
 
 use std::rc::Rc;
@@ -52,13 +56,17 @@ use bytes::Bytes;
 use redis_protocol::resp3::types::BytesFrame;
 use thiserror::Error;
 
+use crate::config::Site;
 use crate::domain::queue::Shown;
 use crate::store::answer::Answer;
 use crate::store::clock::Clock;
+use crate::store::cluster::Cluster;
 use crate::store::keys::QueueKeys;
-use crate::store::link::{LinkContext, LinkError};
-use crate::store::node::{Asker, Node};
-use crate::store::router::Router;
+use crate::store::lane::{Rest, Within};
+use crate::store::link::{Link, LinkContext, LinkError};
+use crate::store::node::Node;
+use crate::store::offer::Part;
+use crate::store::router::{Route, Router, Slot};
 use crate::store::script::Script;
 use crate::store::settles::Settles;
 use crate::store::sync::Syncs;
@@ -238,48 +246,157 @@ pub struct Store {
 impl Store {
     /// Starts the links; does not wait for them.
     pub fn start(context: &LinkContext, limits: Limits, token: &str) -> Rc<Self> {
-        let router = Router::one(Node::start(context, limits, token));
+        let router = match &context.backend.site {
+            Site::Cluster { seeds } => {
+                Router::Cluster(Cluster::start(context, limits, token, seeds.clone()))
+            }
+            Site::At(_) | Site::Named { .. } => Router::One {
+                node: Rc::new(Node::start(context, limits, token, String::new())),
+                part: Rc::new(Part::new(None, token, limits)),
+            },
+        };
         Rc::new(Self { router, limits, settles: Settles::default() })
     }
 
     /// The clock of a queue's node.
     pub fn clock(&self, queue: &QueueKeys) -> Rc<Clock> {
-        self.router.of(&queue.timeout).clock.clone()
+        let node = self.router.node(self.router.slot(&queue.timeout));
+        node.map_or_else(|| self.clock_of_all(), |node| node.clock.clone())
     }
 
     /// The clock that ids and the pause of all queues go by.
     pub fn clock_of_all(&self) -> Rc<Clock> {
-        self.router.whole().clock.clone()
+        match &self.router {
+            Router::One { node, .. } => node.clock.clone(),
+            Router::Cluster(cluster) => cluster.clock.clone(),
+        }
     }
 
-    /// True if Redis can be reached on every link.
+    /// The clocks that queues go by.
+    pub fn clocks(&self) -> Vec<Rc<Clock>> {
+        self.router.nodes().iter().map(|node| node.clock.clone()).collect()
+    }
+
+    /// The nodes, one where there is one Redis.
+    pub fn nodes(&self) -> Vec<Rc<Node>> {
+        self.router.nodes()
+    }
+
+    /// Waits until there are other nodes, one can be reached again, or slots are at another one.
+    pub async fn nodes_change(&self) {
+        match &self.router {
+            Router::One { .. } => std::future::pending().await,
+            Router::Cluster(cluster) => cluster.changed.notified().await,
+        }
+    }
+
+    /// How many primaries of a Cluster can be reached, and how many there are.
+    pub fn primaries(&self) -> Option<(usize, usize)> {
+        match &self.router {
+            Router::One { .. } => None,
+            Router::Cluster(cluster) => Some(cluster.reached()),
+        }
+    }
+
+    /// How many slots of a Cluster are served by nobody, and how many are being moved.
+    pub fn slots_away(&self) -> Option<(usize, usize)> {
+        match &self.router {
+            Router::One { .. } => None,
+            Router::Cluster(cluster) => Some((cluster.orphans(), cluster.open_slots())),
+        }
+    }
+
+    /// Whether a publication of a channel that this node told is to be believed: those of its own
+    /// slots, since the others come late, and those of nodes that are not heard.
+    pub fn is_told_by(&self, node: &Rc<Node>, channel: &[u8]) -> bool {
+        match self.router.slot(channel) {
+            None => true,
+            slot => self
+                .router
+                .node(slot)
+                .is_none_or(|owner| Rc::ptr_eq(&owner, node) || !owner.listens.get()),
+        }
+    }
+
+    /// True if wake-ups are heard, of all nodes.
+    pub fn listens(&self) -> bool {
+        self.router.nodes().iter().all(|node| node.listens.get() || !node.is_up())
+    }
+
+    /// True if Redis can be reached on every link; of a Cluster, one of the primaries.
     pub fn is_up(&self) -> bool {
-        self.router.whole().is_up()
+        match &self.router {
+            Router::One { node, .. } => node.is_up(),
+            Router::Cluster(cluster) => cluster.reached().0 > 0,
+        }
     }
 
     /// Why Redis cannot be reached, after a colon, as far as it is known.
     pub fn why_down(&self) -> String {
-        self.router.whole().why_down()
+        match &self.router {
+            Router::One { node, .. } => node.why_down(),
+            Router::Cluster(cluster) => cluster.why_down(),
+        }
     }
 
-    /// Waits until Redis can be reached, at most so long.
+    /// Waits until Redis can be reached, of a Cluster all primaries, at most so long.
     pub async fn wait_up(&self, at_most: Duration) -> bool {
-        self.router.whole().wait_up(at_most).await
+        let cluster = match &self.router {
+            Router::One { node, .. } => return node.wait_up(at_most).await,
+            Router::Cluster(cluster) => cluster,
+        };
+        let all = async {
+            loop {
+                let changed = cluster.changed.notified();
+                let (up, all) = cluster.reached();
+                if all > 0 && up == all {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        let _ = tokio::time::timeout(at_most, all).await;
+        self.is_up()
     }
 
     /// True if a transfer would be sent now.
     pub fn can_transfer(&self) -> bool {
-        self.router.whole().transfers.is_up()
+        match &self.router {
+            Router::One { node, .. } => node.transfers.is_up(),
+            Router::Cluster(cluster) => cluster.any().is_some_and(|node| node.transfers.is_up()),
+        }
     }
 
     /// Waits until Redis is reached anew; it may have lost everything meanwhile.
     pub async fn comes_up(&self) {
-        self.router.whole().transfers.comes_up().await;
+        match &self.router {
+            Router::One { node, .. } => node.transfers.comes_up().await,
+            Router::Cluster(cluster) => cluster.back.notified().await,
+        }
+    }
+
+    fn slot_of(&self, keys: &[Bytes]) -> Slot {
+        keys.first().and_then(|key| self.router.slot(key))
+    }
+
+    fn route(&self, slot: Slot) -> Route<'_> {
+        self.router.route(slot, |node| &node.calls)
     }
 
     /// Who waits for the replicas and the disk of a queue's node.
-    pub fn syncs(&self, queue: &[u8]) -> &Rc<Syncs> {
-        &self.router.of(&keys::timeout_of(queue)).syncs
+    ///
+    /// # Errors
+    /// Nobody does on a Cluster.
+    pub fn syncs(&self, queue: &[u8]) -> Result<&Rc<Syncs>, StoreError> {
+        match &self.router {
+            Router::One { node, .. } => Ok(&node.syncs),
+            Router::Cluster(_) => {
+                let queue = Shown(queue);
+                Err(StoreError::Unavailable(format!(
+                    "the queue {queue} is on a Cluster, where SYNC and durability are not served"
+                )))
+            }
+        }
     }
 
     async fn write(
@@ -288,7 +405,35 @@ impl Store {
         keys: Vec<Bytes>,
         args: Vec<Bytes>,
     ) -> Result<Answer, StoreError> {
-        self.node_of(&keys).write(script, keys, args, None).await
+        self.write_within(script, keys, args, None).await
+    }
+
+    /// The same, not after a moment.
+    async fn write_within(
+        &self,
+        script: &'static Script,
+        keys: Vec<Bytes>,
+        args: Vec<Bytes>,
+        within: Option<&Within<'_>>,
+    ) -> Result<Answer, StoreError> {
+        self.write_at(self.slot_of(&keys), script, keys, args, within).await
+    }
+
+    async fn write_at(
+        &self,
+        slot: Slot,
+        script: &'static Script,
+        mut keys: Vec<Bytes>,
+        args: Vec<Bytes>,
+        within: Option<&Within<'_>>,
+    ) -> Result<Answer, StoreError> {
+        Router::keys_in(slot, &mut keys);
+        let route = self.route(slot);
+        let Some(node) = self.router.node(slot) else {
+            let why = route.link_now().err().unwrap_or_default();
+            return Err(StoreError::Unavailable(format!("Redis cannot be reached{why}")));
+        };
+        node.write(&route, script, keys, args, within).await
     }
 
     async fn read(
@@ -297,26 +442,35 @@ impl Store {
         keys: &[Bytes],
         args: Vec<Bytes>,
     ) -> Result<Answer, StoreError> {
-        self.node_of(keys).read(script, keys, args).await
-    }
-
-    async fn survey(
-        &self,
-        asker: Asker,
-        script: &'static Script,
-        keys: &[Bytes],
-        args: Vec<Bytes>,
-    ) -> Result<Answer, StoreError> {
-        self.node_of(keys).survey(asker, script, keys, args).await
+        let slot = self.slot_of(keys);
+        let route = self.route(slot);
+        if slot.is_none() {
+            return node::read(&route, self.limits, script, keys, args).await;
+        }
+        let mut keys = keys.to_vec();
+        Router::keys_in(slot, &mut keys);
+        node::read(&route, self.limits, script, &keys, args).await
     }
 
     /// One command whose first argument is its key. Not for what must not be lost.
     async fn command(&self, name: &'static str, args: &[Bytes]) -> Result<BytesFrame, LinkError> {
-        self.node_of(args).calls.command(name, args).await
-    }
-
-    fn node_of(&self, keys: &[Bytes]) -> &Rc<Node> {
-        keys.first().map_or_else(|| self.router.whole(), |key| self.router.of(key))
+        let slot = self.slot_of(args);
+        let route = self.route(slot);
+        let deadline = tokio::time::Instant::now() + self.limits.call_timeout;
+        let mut rest = Rest::default();
+        loop {
+            let (link, _): (Rc<Link>, _) = route
+                .link_now()
+                .map_err(|why| LinkError::NotSent(format!("the link 'calls' is down{why}")))?;
+            let refused = match link.command(name, args).await {
+                Err(LinkError::Refused(words)) if route.is_elsewhere(&words) => words,
+                done => return done,
+            };
+            rest.take(deadline).await;
+            if tokio::time::Instant::now() >= deadline {
+                return Err(LinkError::Refused(refused));
+            }
+        }
     }
 
     /// Redis's TIME in microseconds.
@@ -325,12 +479,20 @@ impl Store {
     /// Redis cannot be reached.
     pub async fn time(&self) -> Result<u64, StoreError> {
         // STATS of nothing: a script's answer begins with TIME.
-        Ok(self.read(&script::STATS, &[], Vec::new()).await?.now_us)
+        let Some(node) = self.router.node(None) else {
+            let why = format!("Redis cannot be reached{}", self.why_down());
+            return Err(StoreError::Unavailable(why));
+        };
+        let route = Route::To { link: &node.calls, clock: &node.clock };
+        Ok(node::read(&route, self.limits, &script::STATS, &[], Vec::new()).await?.now_us)
     }
 
     /// Ends the links, the last use of the store.
     pub async fn quit(&self) {
-        self.router.whole().quit().await;
+        match &self.router {
+            Router::One { node, .. } => node.quit().await,
+            Router::Cluster(cluster) => cluster.quit().await,
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! One master: its links, lanes, clock and batches of offers, and how a script gets to it.
+//! One master: its links, lanes and clock, its subscription, and how a script gets to it.
 //!
 //! Offers, transfers and all other calls have a link each, so that none waits behind another's
 //! replies. Writes go by lanes, which make their outcome certain; reads are repeated; what reads of
@@ -12,10 +12,12 @@ use bytes::Bytes;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::store::answer::Answer;
-use crate::store::batch::Batches;
+use crate::store::batch::Load;
 use crate::store::clock::Clock;
 use crate::store::lane::{Lane, Rest, Within};
 use crate::store::link::{Link, LinkContext, LinkError, PLAIN};
+use crate::store::redis::Subscription;
+use crate::store::router::{Pulse, Route};
 use crate::store::script::Script;
 use crate::store::sync::Syncs;
 use crate::store::{Limits, StoreError, refused};
@@ -36,10 +38,20 @@ pub struct Node {
     pub(super) transfers: Rc<Link>,
     /// Commands without a key, which may be repeated or lost.
     pub(super) plain: Rc<Link>,
-    pub(super) offer_lanes: [Lane; 2],
     /// For offers that wait for replicas or the disk.
     pub(super) syncs: Rc<Syncs>,
-    pub(super) batches: Batches,
+    pub subscription: Subscription,
+    /// The last heartbeat of the subscription came back.
+    pub listens: Cell<bool>,
+    /// Where it is, for people; empty where there is one Redis.
+    pub place: String,
+    /// Among the nodes of a Cluster; 0: there is one Redis.
+    pub number: u64,
+    /// Transfers under way.
+    pub(super) pulse: Pulse,
+    /// Offers that wait or are under way, and those calls.
+    pub(super) load: Rc<Load>,
+    pub(super) offering: Pulse,
     free_lanes: RefCell<Vec<Lane>>,
     permits: Semaphore,
     survey: Survey,
@@ -47,28 +59,34 @@ pub struct Node {
 
 impl Node {
     /// Starts the links; does not wait for them.
-    pub fn start(context: &LinkContext, limits: Limits, token: &str) -> Self {
-        let offers = Link::start("offers", context.clone());
-        let calls = Link::start("calls", context.clone());
-        let transfers = Link::start("transfers", context.clone());
-        let lane = |link: &Rc<Link>, name: String| {
-            Lane::new(link.clone(), &format!("{token}:{name}"), context.clock.clone(), limits)
+    pub fn start(context: &LinkContext, limits: Limits, token: &str, place: String) -> Self {
+        let lane = |number| {
+            // A slot that moves is called by lanes of both nodes.
+            let node = match context.number {
+                0 => String::new(),
+                number => format!("{number}-"),
+            };
+            Lane::new(&format!("{token}:call-{node}{number}"), None, limits)
         };
+        let offers = Link::start("offers", context.clone());
         Self {
             clock: context.clock.clone(),
             limits,
-            offer_lanes: [lane(&offers, "offer-0".into()), lane(&offers, "offer-1".into())],
-            batches: Batches::default(),
-            free_lanes: RefCell::new(
-                (0..CALL_LANES).map(|n| lane(&calls, format!("call-{n}"))).collect(),
-            ),
+            free_lanes: RefCell::new((0..CALL_LANES).map(lane).collect()),
             permits: Semaphore::new(CALL_LANES),
             survey: Survey::default(),
             syncs: Syncs::new(context, &offers, limits, token),
             offers,
-            calls,
-            transfers,
+            calls: Link::start("calls", context.clone()),
+            transfers: Link::start("transfers", context.clone()),
             plain: Link::start(PLAIN, context.clone()),
+            subscription: Subscription::start(context),
+            listens: Cell::new(false),
+            place,
+            number: context.number,
+            pulse: Pulse::default(),
+            load: Rc::default(),
+            offering: Pulse::default(),
         }
     }
 
@@ -99,6 +117,7 @@ impl Node {
     /// moment, where one is given.
     pub(super) async fn write(
         &self,
+        route: &Route<'_>,
         script: &'static Script,
         keys: Vec<Bytes>,
         args: Vec<Bytes>,
@@ -119,32 +138,7 @@ impl Node {
         let Some(used) = &lane.lane else {
             return Err(closed());
         };
-        used.call_within(script, &keys, &args, within).await?.served()
-    }
-
-    /// Runs a script that writes nothing; repeated until the deadline, since that harms nobody.
-    pub(super) async fn read(
-        &self,
-        script: &'static Script,
-        keys: &[Bytes],
-        args: Vec<Bytes>,
-    ) -> Result<Answer, StoreError> {
-        let deadline = tokio::time::Instant::now() + self.limits.call_timeout;
-        let left = || deadline.saturating_duration_since(tokio::time::Instant::now());
-        let mut rest = Rest::default();
-        loop {
-            self.calls.wait_up(left()).await;
-            match self.calls.eval(script, keys, &args, left()).await {
-                Ok(answer) => return answer.served(),
-                Err(error @ LinkError::Refused(_)) => return Err(unanswered(error)),
-                Err(error) => {
-                    rest.take(deadline).await;
-                    if left() == Duration::ZERO {
-                        return Err(unanswered(error));
-                    }
-                }
-            }
-        }
+        used.call_within(route, script, &keys, &args, within).await?.served()
     }
 
     /// Runs a script that reads of many queues. One at a time, and never again where no answer
@@ -158,11 +152,7 @@ impl Node {
         args: Vec<Bytes>,
     ) -> Result<Answer, StoreError> {
         let deadline = tokio::time::Instant::now() + self.limits.call_timeout;
-        let turn = tokio::time::timeout_at(deadline, self.survey.turn(asker)).await;
-        let _turn = turn.map_err(|_| {
-            let why = "Redis is behind with reads of this broker; no more are sent";
-            StoreError::Unavailable(why.into())
-        })?;
+        let _turn = self.survey_turn(asker).await?;
         let left = || deadline.saturating_duration_since(tokio::time::Instant::now());
         self.calls.wait_up(left()).await;
         // Answers come in order: behind this one Redis has done what was given up on.
@@ -177,17 +167,59 @@ impl Node {
         self.survey.answered(asked).await.map_err(unanswered)?.served()
     }
 
+    /// A turn among those who read of many queues of this node.
+    ///
+    /// # Errors
+    /// It is behind with such reads.
+    pub(super) async fn survey_turn(&self, asker: Asker) -> Result<Turn<'_>, StoreError> {
+        let turn = tokio::time::timeout(self.limits.call_timeout, self.survey.turn(asker)).await;
+        turn.map_err(|_| {
+            let why = "Redis is behind with reads of this broker; no more are sent";
+            StoreError::Unavailable(why.into())
+        })
+    }
+
     /// Ends the links, the last use of the store.
     pub async fn quit(&self) {
         // Side by side: each waits for a Redis that does not answer.
         let links = [&self.offers, &self.calls, &self.transfers, &self.plain];
-        let all = futures_util::future::join_all(links.map(|link| link.quit()));
-        futures_util::future::join(all, self.syncs.quit()).await;
+        let links = futures_util::future::join_all(links.map(|link| link.quit()));
+        let others = futures_util::future::join(self.subscription.quit(), self.syncs.quit());
+        futures_util::future::join(links, others).await;
+    }
+}
+
+/// Runs a script that writes nothing; repeated until the deadline, since that harms nobody.
+pub(super) async fn read(
+    route: &Route<'_>,
+    limits: Limits,
+    script: &'static Script,
+    keys: &[Bytes],
+    args: Vec<Bytes>,
+) -> Result<Answer, StoreError> {
+    let deadline = tokio::time::Instant::now() + limits.call_timeout;
+    let left = || deadline.saturating_duration_since(tokio::time::Instant::now());
+    let mut rest = Rest::default();
+    loop {
+        let error = match route.link(left()).await {
+            Ok((link, _)) => match link.eval(script, keys, &args, left()).await {
+                Ok(answer) => return answer.served(),
+                Err(LinkError::Refused(words)) if !route.is_elsewhere(&words) => {
+                    return Err(unanswered(LinkError::Refused(words)));
+                }
+                Err(error) => error,
+            },
+            Err(why) => LinkError::NotSent(format!("the link 'calls' is down{why}")),
+        };
+        rest.take(deadline).await;
+        if left() == Duration::ZERO {
+            return Err(unanswered(error));
+        }
     }
 }
 
 /// Why a call that writes nothing has no answer.
-fn unanswered(error: LinkError) -> StoreError {
+pub(super) fn unanswered(error: LinkError) -> StoreError {
     match error {
         LinkError::NotSent(text) | LinkError::Broken(text) => {
             StoreError::Unavailable(format!("Redis cannot be reached: {text}"))
@@ -229,8 +261,10 @@ impl Default for Survey {
     }
 }
 
+type Turn<'a> = [Option<SemaphorePermit<'a>>; 2];
+
 impl Survey {
-    async fn turn(&self, asker: Asker) -> [Option<SemaphorePermit<'_>>; 2] {
+    async fn turn(&self, asker: Asker) -> Turn<'_> {
         let client = match asker {
             Asker::Client => self.client.acquire().await.ok(),
             Asker::Broker => None,

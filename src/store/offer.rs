@@ -1,18 +1,19 @@
 //! Storing offers: `lua/offer.lua`, one call for many messages of many queues.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use bytes::Bytes;
 
 use crate::domain::envelope::Carries;
 use crate::domain::queue::{Cut, Due, NameMode};
+use crate::store::batch::Batches;
 use crate::store::keys::QueueKeys;
-use crate::store::lane::Within;
-use crate::store::link::Link;
-use crate::store::node::Node;
+use crate::store::lane::{Lane, Within};
 use crate::store::order::Place;
+use crate::store::router::{Router, Slot};
 use crate::store::script::OFFER;
-use crate::store::{StoreError, member, refused};
+use crate::store::{Limits, StoreError, member, refused};
 
 /// The configuration of a queue as Redis records it, in the words of the scripts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -115,10 +116,31 @@ pub enum Outcome {
     Failed(StoreError),
 }
 
-impl Node {
+/// Offers that share calls: all of one Redis, those of one slot of a Cluster.
+pub struct Part {
+    pub(super) slot: Slot,
+    pub(super) batches: Batches,
+    lanes: [Lane; 2],
+    /// It is among those of a Cluster that have something to send.
+    pub(super) is_ready: Cell<bool>,
+}
+
+impl Part {
+    pub(super) fn new(slot: Slot, token: &str, limits: Limits) -> Self {
+        let lane = |name| Lane::new(&format!("{token}:{name}"), slot, limits);
+        Self {
+            slot,
+            batches: Batches::default(),
+            lanes: [lane("offer-0"), lane("offer-1")],
+            is_ready: Cell::new(false),
+        }
+    }
+
     /// Waits until the batches that are before this one in their order are sent. Safe to cancel.
-    pub async fn offers_turn(&self, place: &Place<'_>) {
-        place.turn(&self.offers).await;
+    pub async fn turn(&self, router: &Router, place: &Place<'_>) {
+        if let Ok((link, _)) = router.route(self.slot, |node| &node.offers).link_now() {
+            place.turn(&link).await;
+        }
     }
 
     /// Stores a batch: an outcome for each group, in order. `lane` is 0 or 1 and has no other call
@@ -128,6 +150,7 @@ impl Node {
     /// Those of the call as a whole; a group that fails alone says so in its outcome.
     pub async fn offer(
         &self,
+        router: &Router,
         lane: usize,
         groups: &[&Group],
         within: &Within<'_>,
@@ -143,11 +166,12 @@ impl Node {
         }
         keys.extend(groups.first().map(|group| &group.keys.channel));
         let lane = self
-            .offer_lanes
+            .lanes
             .get(lane)
             .ok_or_else(|| StoreError::Internal(format!("there is no offer lane {lane}")))?;
-        let mut answer =
-            lane.call_within(&OFFER, &keys, &pack(groups), Some(within)).await?.served()?;
+        let (route, args) = (router.route(self.slot, |node| &node.offers), pack(groups));
+        let call = lane.call_within(&route, &OFFER, &keys, &args, Some(within));
+        let mut answer = call.await?.served()?;
         let now_ms = answer.now_us.div_ceil(1_000);
         let stored = Outcome::Stored { now_ms, head: false };
         let mut outcomes = vec![stored; groups.len()];
@@ -161,7 +185,7 @@ impl Node {
                 b"1" => Outcome::Stored { now_ms, head: true },
                 b"2" => Outcome::Unmet,
                 b"CLASH" => Outcome::Clash,
-                text => Outcome::Failed(failure(text, &self.offers)),
+                text => Outcome::Failed(failure(text, router, self.slot)),
             };
         }
         Ok(outcomes)
@@ -169,7 +193,7 @@ impl Node {
 }
 
 /// The error of an outcome, in the words of the scripts.
-pub(super) fn failure(text: &[u8], link: &Link) -> StoreError {
+pub(super) fn failure(text: &[u8], router: &Router, slot: Slot) -> StoreError {
     if let Some(owner) = text.strip_prefix(b"BADQUEUE ") {
         return StoreError::BadQueue { owner: owner.to_vec() };
     }
@@ -186,7 +210,9 @@ pub(super) fn failure(text: &[u8], link: &Link) -> StoreError {
         Some(key) => StoreError::WrongType { key: Cut(key).to_string() },
         None => {
             let text = String::from_utf8_lossy(text);
-            link.refused(&text);
+            if let Some(node) = router.node(slot) {
+                node.offers.refused(&text);
+            }
             refused(&text)
         }
     }

@@ -11,7 +11,8 @@
 //! from the read buffer by [`Offers::push`], which gives back a [`Ticket`]. Messages to one queue
 //! form a group, in the order of pushing; a named message is a group of its own, and what is
 //! offered to its queue after it begins another, so that the script keeps the order. What is pushed
-//! to a node in one go, as by EXEC, is in one batch.
+//! to a node in one go, as by EXEC, is in one batch. All this is so of each slot of a Cluster, one
+//! call at a time: a slot that is away holds up no other.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -27,15 +28,16 @@ use crate::domain::envelope::Carries;
 use crate::domain::queue::{Due, NameMode};
 use crate::domain::snowflake::{self, Snowflake};
 use crate::metrics::Metrics;
-use crate::store::batch::Ticket;
+use crate::store::batch::{Load, Ticket};
 use crate::store::claim::Claim;
 use crate::store::clock::Clock;
 use crate::store::keys::QueueKeys;
 use crate::store::lane::{PAST_END, Within};
 use crate::store::node::Node;
-use crate::store::offer::{Configured, Group, Outcome};
+use crate::store::offer::{Configured, Group, Outcome, Part};
 use crate::store::order::Place;
-use crate::store::{Store, StoreError};
+use crate::store::router::Router;
+use crate::store::{Store, StoreError, slots};
 
 /// Bounds of a batch; from the settings.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +56,7 @@ const KEPT_MAX: usize = 4_096;
 /// A queue that is kept in mind, so that an offer looks it up once.
 struct Kept {
     keys: Rc<QueueKeys>,
-    node: Rc<Node>,
+    part: Rc<Part>,
     configured: Configured,
     /// The batch and the group in it that take more messages for it, such as have these.
     group: Option<(u64, usize, Carries)>,
@@ -141,11 +143,41 @@ impl Offers {
     }
 
     fn fits(&self, times: usize) -> bool {
-        self.store.router.nodes().all(|node| {
-            let open = node.batches.open.borrow();
-            open.messages < times * self.limits.messages_max
-                && open.bytes < times * self.limits.bytes_max
-        })
+        let fits = |messages: usize, bytes: usize, times: usize| {
+            messages < times * self.limits.messages_max && bytes < times * self.limits.bytes_max
+        };
+        match &self.store.router {
+            Router::One { part, .. } => {
+                let open = part.batches.open.borrow();
+                fits(open.messages, open.bytes, times)
+            }
+            // As much as one Redis has open and under way. What is for a node that does not answer
+            // is refused instead.
+            Router::Cluster(cluster) => cluster.nodes().iter().all(|node| {
+                let Load { messages, bytes } = &*node.load;
+                is_away(node) || fits(messages.get(), bytes.get(), times + UNDER_WAY)
+            }),
+        }
+    }
+
+    /// Why nothing more is taken for a node of a Cluster that does not answer, or that nobody
+    /// knows. Others have room.
+    fn refusal(&self, kept: &Kept) -> Option<StoreError> {
+        let (slot, Router::Cluster(cluster)) = (kept.part.slot?, &self.store.router) else {
+            return None;
+        };
+        let node = cluster.owner(slot);
+        let load = node.as_ref().map_or(&cluster.load, |node| &node.load);
+        let is_full = load.messages.get() >= (1 + UNDER_WAY) * self.limits.messages_max
+            || load.bytes.get() >= (1 + UNDER_WAY) * self.limits.bytes_max;
+        if is_full && node.as_ref().is_none_or(|node| is_away(node)) {
+            let place = node.map_or_else(String::new, |node| format!(" at {}", node.place));
+            return Some(StoreError::Unavailable(format!(
+                "slot {slot} of the Cluster{place} does not answer, and as many offers wait as may"
+            )));
+        }
+        kept.part.batches.open.borrow().count_for(load);
+        None
     }
 
     /// Waits in line until every open batch has room again; whoever is the first already stays so.
@@ -155,7 +187,8 @@ impl Offers {
             if first.is_some() { first } else { self.line.clone().acquire_owned().await.ok() };
         let mut room = self.room.notified();
         while !self.fits(1) {
-            room.await;
+            // Nobody tells of a node of a Cluster that has stopped answering.
+            let _ = tokio::time::timeout(LOOK_AGAIN, room).await;
             room = self.room.notified();
         }
         first
@@ -183,7 +216,11 @@ impl Offers {
         carries: Carries,
     ) -> Ticket {
         self.with_kept(queue, |kept| {
-            let mut open = kept.node.batches.open.borrow_mut();
+            if let Some(why) = self.refusal(kept) {
+                return Ticket::refused(kept.new_group(None, carries), why);
+            }
+            self.is_ready(&kept.part);
+            let mut open = kept.part.batches.open.borrow_mut();
             let index = match kept.group {
                 Some((batch, index, same))
                     if batch == open.number && same == carries && kept.fills_to < batch =>
@@ -208,7 +245,11 @@ impl Offers {
     ) -> Ticket {
         let name = (Bytes::copy_from_slice(name), mode);
         self.with_kept(queue, |kept| {
-            let mut open = kept.node.batches.open.borrow_mut();
+            if let Some(why) = self.refusal(kept) {
+                return Ticket::refused(kept.new_group(Some(name), carries), why);
+            }
+            self.is_ready(&kept.part);
+            let mut open = kept.part.batches.open.borrow_mut();
             kept.group = None;
             let index = open.new_group(kept.new_group(Some(name), carries));
             open.fill(index, std::iter::once((due, payload)), self.next_id())
@@ -248,7 +289,10 @@ impl Offers {
         let keys = Rc::new(QueueKeys::new(queue));
         let name = keys.name.clone();
         with(all.entry(name).or_insert(Kept {
-            node: self.store.router.of(&keys.timeout).clone(),
+            part: match &self.store.router {
+                Router::One { part, .. } => part.clone(),
+                Router::Cluster(cluster) => cluster.part(slots::slot(&keys.timeout)),
+            },
             keys,
             configured: self.configured.borrow().get(queue).copied().unwrap_or_default(),
             group: None,
@@ -259,56 +303,80 @@ impl Offers {
     /// Sends what is open if a lane is free for it, which it says; called once after each read of a
     /// connection and after each answer.
     pub fn flush(self: &Rc<Self>) -> bool {
-        let mut sends = false;
-        for node in self.store.router.nodes() {
-            if let Some(lane) = node.batches.lane(self.limits.second_call_from) {
-                tokio::task::spawn_local(send(self.clone(), node.clone(), lane));
-                sends = true;
+        let send = |part: &Rc<Part>, second_call_from| {
+            let lane = part.batches.lane(second_call_from);
+            if let Some(lane) = lane {
+                tokio::task::spawn_local(send(self.clone(), part.clone(), lane));
+            }
+            lane.is_some()
+        };
+        match &self.store.router {
+            Router::One { part, .. } => send(part, self.limits.second_call_from),
+            Router::Cluster(cluster) => {
+                let mut sends = false;
+                for part in cluster.ready.take() {
+                    part.is_ready.set(false);
+                    sends |= send(&part, usize::MAX);
+                }
+                sends
             }
         }
-        sends
+    }
+
+    /// Something is put into the open batch of a part.
+    fn is_ready(&self, part: &Rc<Part>) {
+        if let Router::Cluster(cluster) = &self.store.router
+            && !part.is_ready.replace(true)
+        {
+            cluster.ready.borrow_mut().push(part.clone());
+        }
     }
 
     /// Waits until nothing is under way to any node, and nothing waits to be.
     pub async fn drained(&self) {
-        for node in self.store.router.nodes() {
-            node.batches.drained().await;
+        for part in self.store.router.parts() {
+            part.batches.drained().await;
         }
     }
 
     /// Messages that have no outcome yet and are not in flight.
     pub fn waiting(&self) -> usize {
-        self.store.router.nodes().map(|node| node.batches.open.borrow().messages).sum()
+        let parts = self.store.router.parts();
+        parts.iter().map(|part| part.batches.open.borrow().messages).sum()
     }
 }
 
 /// Sends one batch and tells its tickets.
-async fn send(offers: Rc<Offers>, node: Rc<Node>, lane: usize) {
-    let (batch, messages) = node.batches.close();
+async fn send(offers: Rc<Offers>, part: Rc<Part>, lane: usize) {
+    let (batch, messages) = part.batches.close();
     offers.room.notify_waiters();
     offers.metrics.batch(messages as u64);
-    let place = node.batches.order.place();
+    let place = part.batches.order.place();
     offers.claim.held().await;
     let closed = offers.claim.closed();
     let awaited = batch.awaited();
-    let seen = if awaited.is_empty() { None } else { node.syncs.seen() };
+    let node = if awaited.is_empty() { None } else { offers.store.router.node(part.slot) };
+    let seen = node.as_ref().and_then(|node| node.syncs.seen());
     let mut groups = batch.take();
     let outcomes = match closed {
         Some(why) => vec![Outcome::Failed(StoreError::Unavailable(why)); groups.len()],
-        None => offers.store(&node, lane, &mut groups, &place).await,
+        None => offers.store_at_node(&part, lane, &mut groups, &place).await,
     };
     // The payloads are Redis's now.
     groups.iter_mut().for_each(Group::forget_payloads);
     drop(place);
     // Redis has its next call before the clients have their replies: it works meanwhile.
-    node.batches.sent(lane);
+    part.batches.sent(lane);
+    if part.batches.may_be_sent() {
+        offers.is_ready(&part);
+    }
     if offers.flush() {
         tokio::task::yield_now().await;
     }
     for (group, outcome) in groups.iter().zip(&outcomes) {
         if let Outcome::Failed(StoreError::QueueFull { .. }) = outcome {
             offers.with_kept(&group.keys.name, |kept| {
-                let open = kept.node.batches.open.borrow().number;
+                let open = kept.part.batches.open.borrow().number;
                 kept.fills_to = open.saturating_add(APART_FOR);
             });
         }
@@ -320,13 +388,28 @@ async fn send(offers: Rc<Offers>, node: Rc<Node>, lane: usize) {
     }
     let stored = outcomes.iter().any(|outcome| matches!(outcome, Outcome::Stored { .. }));
     batch.finish(groups, outcomes);
-    if !awaited.is_empty() {
+    if let Some(node) = node
+        && !awaited.is_empty()
+    {
         let awaited = awaited.into_iter().filter(|_| stored);
         let syncs = &node.syncs;
         let each = awaited.map(|what| async move { (what, syncs.confirm(what, seen).await) });
         batch.confirm(join_all(each).await);
     }
+    if part.slot.is_some() {
+        // What was under way was a part of the load.
+        offers.room.notify_waiters();
+    }
 }
+
+/// A node of a Cluster that cannot be reached, or has not answered an offer for a while.
+fn is_away(node: &Node) -> bool {
+    !node.offers.is_up() || node.offering.hangs()
+}
+
+/// Batches of a node that may be under way.
+const UNDER_WAY: usize = 2;
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// Batches in which the commands of a queue that was full are kept apart.
 const APART_FOR: u64 = 1_000;
@@ -334,11 +417,26 @@ const APART_FOR: u64 = 1_000;
 const CLASHES_MAX: usize = 3;
 
 impl Offers {
+    async fn store_at_node(
+        &self,
+        part: &Part,
+        lane: usize,
+        groups: &mut [Group],
+        place: &Place<'_>,
+    ) -> Vec<Outcome> {
+        let node = part.slot.and_then(|_| self.store.router.node(part.slot));
+        let stored = self.store(part, lane, groups, place);
+        match node {
+            Some(node) => node.offering.of(stored).await,
+            None => stored.await,
+        }
+    }
+
     /// Stores the groups of a batch; a message whose id is taken already gets a new id and is
     /// stored again.
     async fn store(
         &self,
-        node: &Node,
+        part: &Part,
         lane: usize,
         groups: &mut [Group],
         place: &Place<'_>,
@@ -356,7 +454,7 @@ impl Offers {
         };
         if groups.iter().any(is_stale) {
             // Ids are given in the order of the batches: what is before has its own then.
-            node.offers_turn(place).await;
+            part.turn(&self.store.router, place).await;
         }
         for group in groups.iter_mut().filter(|group| is_stale(group)) {
             group.renew(next_id);
@@ -384,14 +482,14 @@ impl Offers {
                 }
             }
             let some: Vec<&Group> = places.iter().filter_map(|&place| groups.get(place)).collect();
-            let mut answered = node.offer(lane, &some, &within).await;
+            let mut answered = part.offer(&self.store.router, lane, &some, &within).await;
             // Redis stood still, or its clock went ahead: surely not applied. Once more with the
             // claim as it is by then, if the number is the same.
             if matches!(&answered, Err(StoreError::Unavailable(why)) if why == PAST_END) {
                 self.claim.held().await;
                 within.end_ms = self.claim.until_ms();
                 if self.claim.closed().is_none() && !some.iter().any(|group| is_stale(group)) {
-                    answered = node.offer(lane, &some, &within).await;
+                    answered = part.offer(&self.store.router, lane, &some, &within).await;
                 }
             }
             for (nth, &place) in places.iter().enumerate() {

@@ -50,7 +50,7 @@ impl Place<'_> {
     pub async fn turn(&self, link: &Link) {
         loop {
             let changed = self.order.changed.notified();
-            if self.may_be_sent(link.connections()) {
+            if self.may_be_sent(link.connection()) {
                 return;
             }
             changed.await;
@@ -77,7 +77,7 @@ impl Place<'_> {
 
     /// It is about to be sent.
     pub fn sent(&self, link: &Link) {
-        self.set(link.connections());
+        self.set(link.connection());
     }
 
     /// It was not applied, and never will be as it was sent.

@@ -41,10 +41,10 @@ impl Store {
         }
         let within = Within { place: None, end_ms };
         let keys = k.of(&PUSH);
-        let node = self.node_of(&keys).clone();
-        let mut answer = node.write(&PUSH, keys, args, Some(&within)).await?;
+        let mut answer = self.write_within(&PUSH, keys, args, Some(&within)).await?;
         if answer.status == "FAILED" {
-            return Err(failure(&answer.bytes()?, &node.offers));
+            let slot = self.router.slot(&k.timeout);
+            return Err(failure(&answer.bytes()?, &self.router, slot));
         }
         let due_ms = answer.count()?;
         let (takes, pending, head) = (answer.int()? == 1, answer.int()? == 1, answer.int()? == 1);

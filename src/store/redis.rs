@@ -117,27 +117,32 @@ pub enum Heard {
 
 impl Subscription {
     /// Starts to connect, where it is known already to whom.
-    ///
-    /// # Errors
-    /// Settings that the client library refuses.
-    pub fn start(context: &LinkContext) -> Result<Self, String> {
+    pub fn start(context: &LinkContext) -> Self {
         let (context, at) = (context.clone(), RefCell::default());
         let subscription = Self { context, at, refused: RefCell::default(), tried: Notify::new() };
         if let Ok(place) = subscription.context.master.place() {
-            subscription.connect(&place)?;
+            subscription.connect(&place);
         }
-        Ok(subscription)
+        subscription
     }
 
-    fn connect(&self, place: &Place) -> Result<(), String> {
-        let client = self.context.builder(place).build_subscriber_client();
-        let client = client.map_err(|error| error.to_string())?;
-        let connecting = client.connect();
-        if let Some((_, left)) = self.at.replace(Some((client, connecting))) {
-            // Its connection ends with it.
-            left.abort();
+    /// It is heard or not.
+    pub fn set_live(&self, live: bool) {
+        self.context.link_up(SUBSCRIPTION, live);
+    }
+
+    fn connect(&self, place: &Place) {
+        match self.context.builder(place).build_subscriber_client() {
+            Ok(client) => {
+                let connecting = client.connect();
+                if let Some((_, left)) = self.at.replace(Some((client, connecting))) {
+                    // Its connection ends with it.
+                    left.abort();
+                }
+            }
+            // Settings that the client library refuses.
+            Err(error) => tracing::error!(%error, "wake-ups cannot be heard"),
         }
-        Ok(())
     }
 
     fn client(&self) -> Option<SubscriberClient> {
@@ -237,9 +242,9 @@ impl Subscription {
                 () = listening => return,
                 () = master.named_beyond(named) => {}
             }
-            let connected = master.place().and_then(|place| self.connect(&place));
-            if let Err(why) = connected {
-                tracing::error!(why, "wake-ups of the master cannot be heard");
+            match master.place() {
+                Ok(place) => self.connect(&place),
+                Err(why) => tracing::error!(why, "wake-ups of the master cannot be heard"),
             }
         }
     }
@@ -294,6 +299,10 @@ impl Subscription {
     pub async fn quit(&self) {
         if let Some(client) = self.client() {
             let _ = timeout(QUIT_WITHIN, client.quit()).await;
+        }
+        // As of the other links.
+        if self.context.number > 0 {
+            self.set_live(true);
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::domain::queue::{QueueName, Score};
 use crate::domain::setting::{CONSUMER_IDLE, LEASE, LIMIT, STREAM_KEEP};
 use crate::domain::setup::Settings;
 use crate::store::answer::Answer;
-use crate::store::delivery::{broken, some_of};
+use crate::store::delivery::{broken, told_some};
 use crate::store::keys::QueueKeys;
 use crate::store::messages::{args, part_applied};
 use crate::store::node::Asker;
@@ -21,6 +21,7 @@ use crate::store::script::{
     STREAM_TRIM, Script,
 };
 use crate::store::settles::{Settled, chances, terms};
+use crate::store::survey::Asked;
 use crate::store::{Store, StoreError, number};
 
 /// Entries of which one call reads the times, about half a millisecond of Redis.
@@ -243,23 +244,32 @@ impl Store {
         of_stream(self.read(script, &k.of_group(script, group), args).await)
     }
 
-    /// Of each queue whether its destination is a stream; at most 500.
+    /// Of each queue whether its destination is a stream; at most 500. `None`: its node cannot be
+    /// reached.
     ///
     /// # Errors
     /// Redis cannot be reached, or is behind.
-    pub async fn stream_heads(&self, queues: &[Bytes]) -> Result<Vec<StreamHead>, StoreError> {
+    pub async fn stream_heads(
+        &self,
+        queues: &[Bytes],
+    ) -> Result<Vec<Option<StreamHead>>, StoreError> {
         let keys: Vec<QueueKeys> = queues.iter().map(|queue| QueueKeys::new(queue)).collect();
         let keys: Vec<Bytes> =
             keys.iter().flat_map(|of| of.each_of(&STREAM_HEADS)).cloned().collect();
-        let mut answer = self.survey(Asker::Broker, &STREAM_HEADS, &keys, Vec::new()).await?;
-        some_of(&answer)?;
-        let mut heads = Vec::with_capacity(queues.len());
-        while !answer.is_empty() {
-            let name = Some(answer.bytes()?).filter(|name| !name.is_empty());
-            let is_stream = answer.int()? == 1;
-            let next_ms = answer.score_if_any()?.map(Score::moment);
-            heads.push(StreamHead { name, is_stream, next_ms });
-        }
+        let (asker, script, fields) = (Asker::Broker, &STREAM_HEADS, 3);
+        let asked = Asked { asker, script, once: &[], each: &keys, args: &[], fields };
+        let mut heads = vec![None; queues.len()];
+        let read = |place: usize, answer: Option<&mut Answer>| {
+            if let (Some(answer), Some(head)) = (answer, heads.get_mut(place)) {
+                let name = Some(answer.bytes()?).filter(|name| !name.is_empty());
+                let is_stream = answer.int()? == 1;
+                let next_ms = answer.score_if_any()?.map(Score::moment);
+                *head = Some(StreamHead { name, is_stream, next_ms });
+            }
+            Ok(())
+        };
+        let told = told_some(self.survey(asked, read).await?)?;
+        heads.truncate(told);
         Ok(heads)
     }
 

@@ -27,6 +27,7 @@ mod quarantine;
 mod redisson;
 mod settle;
 mod setup;
+mod slots;
 mod streams;
 mod take;
 mod take_out;

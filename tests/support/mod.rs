@@ -3,6 +3,7 @@
 #![allow(dead_code)] // Each target uses a part.
 
 pub mod broker;
+pub mod cluster;
 pub mod data_dir;
 pub mod faketime;
 pub mod http;

@@ -43,7 +43,7 @@ async fn commands() {
     let config = Config::with(&[("redis.url", &redis.url(database))]).unwrap();
     let url = config.redis.url.clone().unwrap();
     let backend = Backend::given(&url, &config.redis).unwrap();
-    let rules = Rules::new(&config, false);
+    let rules = Rules::new(&config);
     let broker = Broker::start(config, backend).unwrap();
     broker.wait_ready(WITHIN).await.unwrap();
     let clients = Clients::default();

@@ -17,6 +17,7 @@ mod why;
 
 use std::borrow::Borrow;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -77,12 +78,30 @@ pub struct LinkContext {
     pub call_timeout: Duration,
     pub clock: Rc<Clock>,
     pub metrics: Metrics,
+    /// Beside it one that is fed by all nodes of a Cluster.
+    pub clock_of_all: Option<Rc<Clock>>,
     /// Told when a sample shows that Redis's clock stepped.
     pub stepped: Rc<Notify>,
     /// Why Redis cannot be reached, as last logged: the links fail together, and again and again.
     pub told: Rc<RefCell<String>>,
     /// Redis has answered since the start, on any link.
     pub answered: Rc<Cell<bool>>,
+    /// Of the node, among those of a Cluster; 0: there is one Redis.
+    pub number: u64,
+    /// Links that are down, of any node: name and number.
+    pub down: Rc<RefCell<BTreeSet<(&'static str, u64)>>>,
+}
+
+impl LinkContext {
+    /// A link of this node is up or not; shown are those of all nodes as one.
+    pub fn link_up(&self, name: &'static str, up: bool) {
+        let mut down = self.down.borrow_mut();
+        match up {
+            true => down.remove(&(name, self.number)),
+            false => down.insert((name, self.number)),
+        };
+        self.metrics.link_up(name, !down.iter().any(|(other, _)| *other == name));
+    }
 }
 
 pub struct Link {
@@ -118,7 +137,7 @@ impl Link {
             came_up: Notify::new(),
             tasks: RefCell::default(),
         });
-        link.context.metrics.link_up(name, false);
+        link.context.link_up(name, false);
         let tasks = [
             tokio::task::spawn_local(run(link.clone())),
             tokio::task::spawn_local(watch(link.clone(), WATCH_INTERVAL)),
@@ -161,6 +180,11 @@ impl Link {
     /// How often the link came up: the number of its connection.
     pub fn connections(&self) -> u64 {
         self.connections.get()
+    }
+
+    /// Its connection, among those of all links of a kind.
+    pub fn connection(&self) -> u64 {
+        self.context.number << 32 | self.connections.get()
     }
 
     /// Waits until the link came up more often than that.
@@ -257,6 +281,9 @@ impl Link {
     }
 
     fn sample(&self, sent: u64, received: u64, redis_us: u64) {
+        if let Some(clock) = &self.context.clock_of_all {
+            clock.sample(sent, received, redis_us);
+        }
         if self.context.clock.sample(sent, received, redis_us) == Sampled::Stepped {
             self.context.stepped.notify_one();
         }
@@ -292,6 +319,10 @@ impl Link {
         if let Some(pipe) = self.pipe.take() {
             pipe.abandon("the broker stops");
         }
+        // Of a node that has left a Cluster nothing is shown.
+        if self.context.number > 0 {
+            self.context.link_up(self.name, true);
+        }
     }
 
     async fn dial(&self) -> Result<Connected, String> {
@@ -312,7 +343,7 @@ impl Link {
         self.context.told.borrow_mut().clear();
         self.context.answered.set(true);
         self.pipe.replace(Some(pipe.clone()));
-        self.context.metrics.link_up(self.name, true);
+        self.context.link_up(self.name, true);
         tracing::info!(link = self.name, "connected to Redis");
         if self.connections.replace(self.connections.get() + 1) > 0 {
             self.context.metrics.reconnected(self.name);
@@ -325,7 +356,7 @@ impl Link {
         let mut told = self.context.told.borrow_mut();
         self.why_down.replace(why.to_owned());
         if self.pipe.take().is_some() {
-            self.context.metrics.link_up(self.name, false);
+            self.context.link_up(self.name, false);
             tracing::warn!(link = self.name, why, "the link to Redis is down");
         } else if *told != why {
             tracing::warn!(why, "Redis cannot be reached");
@@ -482,6 +513,9 @@ pub(super) mod tests {
             stepped: Rc::default(),
             told: Rc::default(),
             answered: Rc::default(),
+            clock_of_all: None,
+            number: 0,
+            down: Rc::default(),
         };
         let local = tokio::task::LocalSet::new();
         let scene = async {
