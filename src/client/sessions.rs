@@ -1,8 +1,8 @@
 //! Sessions of browsers: a token that only the browser has, in place of name and password.
 //!
 //! They live in memory of this broker: a restart ends all of them. Keeps: at most [`SESSIONS_MAX`],
-//! the oldest makes room; each ends after [`LASTS`], when its user logs out, and when a reload
-//! changes the rights or the password of its user.
+//! and [`OF_ONE_MAX`] of a user, whose own oldest makes room; each ends after [`LASTS`], when its
+//! user logs out, and when a reload changes the rights or the password of its user.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -18,6 +18,8 @@ use crate::config::Secret;
 pub type Token = [u8; 32];
 
 pub const SESSIONS_MAX: usize = 1_000;
+/// Those of one user.
+pub const OF_ONE_MAX: usize = 50;
 pub const LASTS: Duration = Duration::from_secs(12 * 60 * 60);
 
 /// The tokens are keys of a map whose hash has a secret key, so the time of a look-up tells nothing
@@ -42,11 +44,13 @@ impl Sessions {
         }
         let mut sessions = self.0.borrow_mut();
         sessions.retain(|_, session| session.begun.elapsed() < LASTS);
-        if sessions.len() >= SESSIONS_MAX {
-            let oldest = sessions.iter().min_by_key(|(_, session)| session.begun);
-            if let Some(oldest) = oldest.map(|(token, _)| *token) {
-                sessions.remove(&oldest);
-            }
+        let is_own = |session: &Session| session.user.name == user.name;
+        let own = sessions.values().filter(|session| is_own(session)).count();
+        if own >= OF_ONE_MAX || sessions.len() >= SESSIONS_MAX {
+            // Nobody else's, as long as the user has one.
+            let all = sessions.iter().filter(|(_, session)| own == 0 || is_own(session));
+            let oldest = all.min_by_key(|(_, session)| session.begun).map(|(token, _)| *token);
+            oldest.and_then(|oldest| sessions.remove(&oldest));
         }
         let password = access.password_of(&user).cloned();
         sessions.insert(token, Session { user, password, begun: Instant::now() });
@@ -105,15 +109,27 @@ mod tests {
     #[test]
     fn the_oldest_makes_room() {
         let (sessions, access) = (Sessions::default(), access("a"));
-        let user = access.user(b"default").unwrap();
-        let begin = || sessions.begin(&access, Rc::clone(user)).unwrap();
-        let first = begin();
-        let second = begin();
-        for _ in 1..SESSIONS_MAX {
-            begin();
+        let begin = |name: &str| sessions.begin(&access, Rc::new(User::unlimited(name))).unwrap();
+        let is_there = |token: &Token| sessions.0.borrow().contains_key(token);
+        let users: Vec<String> = (0..=SESSIONS_MAX / OF_ONE_MAX).map(|n| format!("u{n}")).collect();
+        let others: Vec<Token> = users.iter().skip(2).map(|name| begin(name)).collect();
+        let own: Vec<Token> = (0..OF_ONE_MAX).map(|_| begin("u0")).collect();
+        assert!(is_there(&own[0]));
+        // One user makes room himself, however often he comes.
+        for _ in 0..SESSIONS_MAX {
+            begin("u0");
         }
-        assert!(sessions.user(&access, &first).is_none());
-        assert!(sessions.user(&access, &second).is_some());
+        assert!(!own.iter().any(is_there) && others.iter().all(is_there));
+        assert_eq!(sessions.0.borrow().len(), OF_ONE_MAX + others.len());
+        // Where there is room for nobody, the oldest of all goes for a new user only.
+        for name in users.iter().skip(2) {
+            (1..OF_ONE_MAX).for_each(|_| _ = begin(name));
+        }
+        assert_eq!(sessions.0.borrow().len(), SESSIONS_MAX);
+        begin("u3");
+        assert!(is_there(&others[0]) && !is_there(&others[1]));
+        begin("u1");
+        assert!(!is_there(&others[0]));
         assert_eq!(sessions.0.borrow().len(), SESSIONS_MAX);
     }
 }

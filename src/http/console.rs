@@ -203,7 +203,6 @@ async fn serve(
         response.headers_mut().insert(CACHE_CONTROL, forever);
         return Ok(response);
     }
-    serving.set(Serving::Api);
     let cookie = Cookie::new(host, settings, &headers);
     let who = cookie.token(&headers).map_or(Who::Nobody, Who::Session);
     let visit = Visit { asked: Rc::clone(asked), came: *came, who, settings: Arc::clone(settings) };
@@ -219,6 +218,9 @@ async fn serve(
             }
             return answer;
         }
+        // Who is not known makes room for others.
+        visit.call(Wants::Entry, false).await?;
+        serving.set(Serving::Api);
         return pages::answer(&visit, path, query).await;
     }
     if method != Method::POST {
@@ -228,10 +230,12 @@ async fn serve(
     }
     own_page(host, &headers)?;
     let given = visit.form(body, &headers, path == LOGIN).await?;
+    // Now it waits for the broker, and before for its sender.
+    serving.set(Serving::Api);
     match path {
         LOGIN => visit.log_in(given, &cookie).await,
         LOGOUT => {
-            visit.call(Wants::Leave, false).await?;
+            visit.leave().await?;
             let mut response = redirect(LOGIN);
             cookie.set(&mut response, "", 0);
             Ok(response)
@@ -281,11 +285,11 @@ impl Cookie {
     fn token(&self, headers: &HeaderMap) -> Option<Token> {
         let all = headers.get_all(COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
         let mut each = all.flat_map(|cookies| cookies.split(';'));
-        let value = each.find_map(|cookie| {
+        // One of the same name that is none of ours may stand in front.
+        each.find_map(|cookie| {
             let (name, value) = cookie.trim().split_once('=')?;
-            (name == self.name).then_some(value)
-        })?;
-        hex::decode(value).ok()?.try_into().ok()
+            if name == self.name { hex::decode(value).ok()?.try_into().ok() } else { None }
+        })
     }
 
     fn set(&self, response: &mut Response<Body>, value: &str, seconds: u64) {
@@ -309,6 +313,12 @@ pub struct Visit {
 }
 
 impl Visit {
+    /// The same by the settings of now.
+    fn now(&self) -> Self {
+        let (asked, settings) = (Rc::clone(&self.asked), self.asked.settings.borrow().clone());
+        Self { asked, came: self.came, who: self.who.clone(), settings }
+    }
+
     async fn call(&self, wants: Wants, changes: bool) -> Result<Reply, Problem> {
         let done = api::call(&self.asked, &self.came, self.who.clone(), wants, changes).await?;
         match done.reply {
@@ -333,6 +343,12 @@ impl Visit {
             None => None,
         };
         self.call(Wants::Command(words), changes).await
+    }
+
+    /// Ends the session, and what goes on in it.
+    async fn leave(&self) -> Result<(), Problem> {
+        self.asked.jobs.leave(&self.who);
+        self.call(Wants::Leave, false).await.map(drop)
     }
 
     /// The fields of a form.
@@ -369,13 +385,13 @@ impl Visit {
     ) -> Result<Response<Body>, Problem> {
         let mut text = |name: &str| form::take(&mut given, name).unwrap_or_default();
         let (user, password, next) = (text("user"), text("password"), text("next"));
-        // Whoever logs in anew has one session, not two.
-        self.call(Wants::Leave, false).await?;
         let login = Login { user: user.into_bytes(), password: password.into_bytes() };
         let who = Who::Login(login);
         let done = api::call(&self.asked, &self.came, who, Wants::Session, false).await?;
         match done.reply {
             Reply::Bulk(token) => {
+                // Whoever logs in anew has one session, not two. One that stays ends by itself.
+                let _ = self.leave().await;
                 let next = pages::own_path(&next);
                 let mut response = redirect(if next.is_empty() { "/ui/" } else { next });
                 cookie.set(&mut response, &hex::encode(token), LASTS.as_secs());

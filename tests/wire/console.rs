@@ -348,6 +348,8 @@ fn a_dry_run_comes_first() {
     let ended = eventually(|| all.page(&run), |page| !page.contains("http-equiv"));
     assert!(ended.contains("1,500 messages are cancelled."), "{ended}");
     assert_eq!(size(), 1_500);
+    // It is the same run, however often it is sent.
+    assert_eq!(all.done(&format!("{path}/run"), ""), run);
     // What was done in earnest is not done again.
     assert_eq!(all.post(&format!("{run}/run"), "").status, 400);
     let (path, counted) = dry(&all, "change=reschedule&match=odd+3&delay=2h");
@@ -364,6 +366,7 @@ fn a_dry_run_comes_first() {
         ("change=reschedule&match=a", 400),
         ("change=reschedule&match=a&delay=AT", 400),
         ("change=cancel&match=a&from=soon", 400),
+        (&format!("change=cancel&match={}", "x".repeat(1_025)), 400),
     ] {
         assert_eq!(all.post("/ui/queues/q/bulk", form).status, status, "{form}");
     }
@@ -654,6 +657,10 @@ fn sessions() {
     assert!(cookie.starts_with("delay_broker_7380=") && cookie.ends_with("; secure"), "{cookie}");
 
     assert!(ann.page("/ui/").contains("Log out"));
+    // A password that is wrong ends nothing; a cookie of somebody else hides nothing.
+    assert_eq!(ann.clone().log_in("ann", "wrong").status, 401);
+    let cookie = format!("delay_broker=other; {}", ann.cookie);
+    assert!(Browser { cookie, ..ann.clone() }.page("/ui/").contains("Log out"));
     let first = ann.clone();
     assert_eq!(ann.log_in("ann", PASSWORD).status, 303);
     assert_ne!(first.cookie, ann.cookie);
@@ -677,6 +684,37 @@ fn sessions() {
     place.broker.signal("HUP");
     eventually(|| bob.get("/ui/").status, |status| *status == 303);
     assert_eq!(ann.get("/ui/").status, 200);
+}
+
+/// Whoever sends a login without an end makes room for others, not they for him.
+#[test]
+fn slow_logins_keep_nobody_out() {
+    let place = place();
+    let address = Browser::new(&place.broker).address;
+    let slow = || {
+        let mut socket = TcpStream::connect(&address).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let request = format!(
+            "POST /ui/login HTTP/1.1\r\nHost: localhost\r\n{OWN}{FORM}Expect: 100-continue\r\n\
+             Content-Length: 100\r\n\r\n"
+        );
+        socket.write_all(request.as_bytes()).unwrap();
+        // Now it waits for the body.
+        let mut go_on = [0; 25];
+        socket.read_exact(&mut go_on).unwrap();
+        assert!(go_on.starts_with(b"HTTP/1.1 100 "), "{}", go_on.escape_ascii());
+        socket
+    };
+    // As many as there are connections at one time; one that has asked nothing yet; and more.
+    let first: Vec<TcpStream> = (0..64).map(|_| slow()).collect();
+    let mut probe = TcpStream::connect(&address).unwrap();
+    let more: Vec<TcpStream> = (0..32).map(|_| slow()).collect();
+    let mut answer = String::new();
+    probe.write_all(b"GET /readyz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    probe.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    probe.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    drop((first, more));
 }
 
 /// Every page and every form, whoever asks. One that is added is in it.

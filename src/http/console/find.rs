@@ -18,6 +18,8 @@ use super::{BASE, Visit, page, redirect};
 /// Messages on one page, and searches that one request makes until it has found some.
 const COUNT: &[u8] = b"25";
 const PAGES_MAX: usize = 10;
+/// Bytes of what is searched for, where a run keeps it.
+const MATCH_BYTES_MAX: usize = 1_024;
 
 #[derive(Template)]
 #[template(path = "find.html")]
@@ -156,7 +158,8 @@ impl Form {
         visit: &Visit,
         given: Map<String, Value>,
     ) -> Result<Response<Body>, Problem> {
-        if visit.settings.ui.read_only {
+        // What goes on may always be stopped.
+        if visit.settings.ui.read_only && !matches!(self, Self::Stop(_)) {
             let text = "NOPERM the console is for looking only (ui.read_only)";
             return Err(Problem::new(StatusCode::FORBIDDEN, text));
         }
@@ -167,7 +170,7 @@ impl Form {
         };
         let job = match self {
             Self::Begin(queue) => begin(visit, queue, given).await?,
-            Self::Run(id) => jobs::start(visit, known(&id)?.in_earnest()?).await?,
+            Self::Run(id) => jobs::in_earnest(visit, &known(&id)?).await?,
             Self::Stop(id) => {
                 let job = known(&id)?;
                 job.stop();
@@ -190,6 +193,10 @@ async fn begin(
     let typed = take(&mut given, "match").unwrap_or_default();
     if typed.is_empty() {
         return Err(Problem::bad("match is missing"));
+    }
+    if typed.len() > MATCH_BYTES_MAX {
+        let text = format!("match has {} bytes, more than {MATCH_BYTES_MAX}", typed.len());
+        return Err(Problem::bad(text));
     }
     let mut words = vec![
         command.as_bytes().to_vec(),

@@ -155,6 +155,14 @@ fn subscribe(visit: &Rc<Visit>, page: &str) -> watch::Receiver<Made> {
 }
 
 async fn make(visit: &Visit, page: &str) -> Made {
+    // A reload may have changed what the console shows.
+    let visit = &visit.now();
+    if !visit.settings.ui.enabled {
+        return Made {
+            wrong: Some((true, "the console is switched off".into())),
+            ..Made::default()
+        };
+    }
     let (path, query) = page.split_once('?').unwrap_or((page, ""));
     let answer = match words::query(query) {
         Ok(query) => pages::answer(visit, path, query).await,
