@@ -327,6 +327,12 @@ fn a_dry_run_comes_first() {
     assert!(page.contains("DQ.CANCEL q MATCH *even*") && page.contains("Go on"), "{page}");
     let none = all.page("/ui/queues/q/find?match=nothing+of+this");
     assert!(none.contains("No pending message matches."), "{none}");
+    // Without stars each letter stands for itself.
+    let plain_text = all.page("/ui/queues/q/find?match=ev%3Fn");
+    assert!(plain_text.contains("No pending message matches."), "{plain_text}");
+    assert!(all.page("/ui/queues?match=%5Bq%5D").contains("No queue fits."));
+    let seconds = all.page("/ui/queues/q/find?match=even&from=2020-01-01T00%3A00%3A05");
+    assert!(seconds.contains("0 0"), "{seconds}");
     let past = all.page("/ui/queues/q/find?match=even&to=2020-01-01T00%3A00");
     assert!(past.contains("No pending message matches."), "{past}");
     // A dry run, as the user who lacks the rest may do.
@@ -490,6 +496,29 @@ fn streams_of_slow_pages() {
     stream.until("event: tick");
     redis.client(0).call(&["CLIENT", "PAUSE", "60000", "ALL"]).unwrap();
     stream.until("event: next");
+}
+
+/// Nobody sends a form again since its answer did not come, and a page that cannot be shown says
+/// only that.
+#[test]
+fn without_an_answer_of_redis() {
+    let redis = redis::Redis::spawn(&[]);
+    let settings = [("redis.call_timeout_ms", "500")];
+    let broker = Broker::with_args(&["--redis", &redis.url(0)], &settings);
+    let browser = Browser::new(&broker);
+    eventually(|| browser.get("/ui/").status, |status| *status == 200);
+    redis.client(0).call(&["CLIENT", "PAUSE", "60000", "WRITE"]).unwrap();
+    let next = browser.done("/ui/queues/q/messages", "delay=1h&payload=p&back=%2Fui%2Fqueues%2Fq");
+    assert_eq!(next, "/ui/queues/q?done=uncertain&n=0");
+    drop(redis);
+    let page = eventually(|| browser.get(&next), |answer| answer.status == 503);
+    assert_eq!(header(&page, "refresh"), "5");
+    let page = page.text();
+    for part in ["Not shown", "href=\"/ui/server\"", "It may have been done all the same"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    assert!(!page.contains("Nothing was changed"), "{page}");
+    assert!(browser.page("/ui/server").contains("<h1>"));
 }
 
 /// Names and payloads are bytes of strangers.
@@ -811,6 +840,7 @@ fn as_form(body: &Value) -> String {
 #[test]
 fn pages_show_what_one_may_do() {
     let tables = user("ann", "commands = ['+@read']\nqueues = ['a.*']")
+        + &user("some", "commands = ['+@read', '-DQ.TIMELINE']\nqueues = ['*']")
         + &user("all", "commands = ['+@all']\nqueues = ['*']\npayloads = true");
     let tables = tables + "[server]\npassword = 'of-default'\n";
     let file = File::new(&tables);
@@ -827,6 +857,9 @@ fn pages_show_what_one_may_do() {
     assert!(list.contains("a.1") && !list.contains("b.1") && !list.contains("Settings"), "{list}");
     assert_eq!(ann.get("/ui/queues/b.1").status, 403);
     assert!(all.page("/ui/queues/a.1").contains("secret"));
+    let some = browser.logged_in("some").page("/ui/");
+    assert!(some.contains("Overdue") && !some.contains("Due within"), "{some}");
+    assert!(all.page("/ui/").contains("Due within a minute"));
     let settings = all.page("/ui/settings");
     assert!(settings.contains("(hidden)") && !settings.contains("of-default"), "{settings}");
     // A console for looking has no button for anybody, and takes no form.

@@ -185,7 +185,7 @@ impl Reader<'_> {
 
     /// A parameter of the query; empty if it is not there.
     pub fn given(&self, name: &str) -> &str {
-        self.query.get(name).and_then(Value::as_str).unwrap_or_default()
+        given(&self.query, name)
     }
 
     pub fn frame(&self, title: &str) -> Frame {
@@ -199,7 +199,7 @@ impl Reader<'_> {
             tabs: tabs.map(|(name, path, _)| (*name, *path, is_here(path))).collect(),
             user: self.user.clone(),
             logged_in: matches!(self.visit.who, crate::client::alone::Who::Session(_)),
-            done: done(self.given("done"), self.given("n")),
+            done: done_of(&self.query),
             now: self.now,
             live: match self.stays {
                 true => format!("/ui/live?page={}", segment(self.with(&[]).as_bytes())),
@@ -276,6 +276,15 @@ pub fn decoded(given: &str) -> Option<Vec<u8>> {
     }
 }
 
+fn given<'a>(query: &'a Map<String, Value>, name: &str) -> &'a str {
+    query.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// What the form before a page has done, in a sentence.
+pub fn done_of(query: &Map<String, Value>) -> String {
+    done(given(query, "done"), given(query, "n"))
+}
+
 /// What a form has done, in a sentence. The words come by the address of a page, so only these are
 /// known.
 fn done(what: &str, count: &str) -> String {
@@ -285,6 +294,9 @@ fn done(what: &str, count: &str) -> String {
         format!("{verb} {} {one}{many}.", show::count(count))
     };
     match what {
+        "uncertain" => "There was no answer in time. It may have been done all the same: look \
+                        before you try again."
+            .to_owned(),
         "offered" => "Stored a message.".to_owned(),
         "done" => "Done.".to_owned(),
         "rescheduled" => "The message has another due time.".to_owned(),
