@@ -15,7 +15,7 @@ use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::header::{
     CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, HeaderMap,
-    HeaderName, HeaderValue, LOCATION, ORIGIN, REFERRER_POLICY, SET_COOKIE,
+    HeaderName, HeaderValue, LOCATION, ORIGIN, REFERRER_POLICY, REFRESH, SET_COOKIE,
 };
 use hyper::http::request::Parts;
 use hyper::http::uri::Authority;
@@ -121,6 +121,9 @@ fn page(status: StatusCode, template: &impl Template) -> Result<Response<Body>, 
 #[template(path = "error.html")]
 struct ErrorPage {
     frame: Frame,
+    heading: &'static str,
+    /// Nothing was to be changed.
+    looks: bool,
     code: String,
     detail: String,
     maybe: bool,
@@ -165,9 +168,19 @@ pub(super) async fn answer(
     let (status, maybe) = (problem.status, problem.may_be_applied());
     let (code, detail) = problem.text.split_once(' ').unwrap_or((&problem.text, ""));
     let (code, detail) = (code.to_owned(), detail.to_owned());
-    let frame = Frame::bare(settings, "Not done");
-    let page = page(status, &ErrorPage { frame, code, detail, maybe });
-    page.unwrap_or_else(Problem::response)
+    let heading = if is_get { "Not shown" } else { "Not done" };
+    let mut frame = Frame::bare(settings, heading);
+    if is_get && let Ok(query) = words::query(target.split_once('?').map_or("", |(_, query)| query))
+    {
+        frame.done = pages::done_of(&query);
+    }
+    let template = ErrorPage { frame, heading, looks: is_get, code, detail, maybe };
+    let mut response = page(status, &template).unwrap_or_else(Problem::response);
+    if is_get && status == StatusCode::SERVICE_UNAVAILABLE {
+        // It comes back by itself once Redis does.
+        response.headers_mut().insert(REFRESH, HeaderValue::from_static("5"));
+    }
+    response
 }
 
 fn form_encoded(text: &str) -> String {

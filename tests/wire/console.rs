@@ -164,8 +164,7 @@ fn every_page_and_all_that_they_lead_to() {
         })
         .collect();
     todo.extend(
-        ["/ui", "/ui/login", "/ui/queues?sort=pending&match=ord", "/ui/queues/none"]
-            .map(str::to_owned),
+        ["/ui/login", "/ui/queues?sort=pending&match=ord", "/ui/queues/none"].map(str::to_owned),
     );
     let mut seen = BTreeSet::new();
     while let Some(path) = todo.pop_front() {
@@ -226,6 +225,8 @@ fn every_page_and_all_that_they_lead_to() {
     ] {
         assert_eq!(browser.get(path).status, status, "{path}");
     }
+    let bare = browser.get("/ui");
+    assert_eq!((bare.status, bare.header("location")), (303, Some("/ui/")));
     // Somebody at a browser comes here from the root; a program reads what there is.
     let root = browser.send("GET", "/", "Accept: text/html,*/*\r\n", "");
     assert_eq!((root.status, root.header("location")), (303, Some("/ui/")));
@@ -326,6 +327,12 @@ fn a_dry_run_comes_first() {
     assert!(page.contains("DQ.CANCEL q MATCH *even*") && page.contains("Go on"), "{page}");
     let none = all.page("/ui/queues/q/find?match=nothing+of+this");
     assert!(none.contains("No pending message matches."), "{none}");
+    // Without stars each letter stands for itself.
+    let plain_text = all.page("/ui/queues/q/find?match=ev%3Fn");
+    assert!(plain_text.contains("No pending message matches."), "{plain_text}");
+    assert!(all.page("/ui/queues?match=%5Bq%5D").contains("No queue fits."));
+    let seconds = all.page("/ui/queues/q/find?match=even&from=2020-01-01T00%3A00%3A05");
+    assert!(seconds.contains("0 0"), "{seconds}");
     let past = all.page("/ui/queues/q/find?match=even&to=2020-01-01T00%3A00");
     assert!(past.contains("No pending message matches."), "{past}");
     // A dry run, as the user who lacks the rest may do.
@@ -408,8 +415,11 @@ impl Stream {
 /// that lasts.
 #[test]
 fn streams() {
-    let tables = user("ann", "commands = ['+@all']\nqueues = ['a.*']\npayloads = true")
-        + &user("all", "commands = ['+@all']\nqueues = ['*']\npayloads = true");
+    let everything = "commands = ['+@all']\nqueues = ['*']\npayloads = true";
+    let mut tables = user("ann", "commands = ['+@all']\nqueues = ['a.*']\npayloads = true");
+    for name in ["all", "u1", "u2", "u3", "u4"] {
+        tables += &user(name, everything);
+    }
     let file = File::new(&tables);
     let place = users::place(&file, &[]);
     let browser = Browser::new(&place.broker);
@@ -431,11 +441,34 @@ fn streams() {
     assert!(!stream.until("event: tick").contains("event: part"));
     assert!(!anns.until("a.1</a>").contains("b.1"));
     // More of them than there is room for; probes and scrapes have theirs.
-    let mut streams: Vec<Stream> = (2..STREAMS_MAX).map(|_| Stream::open(&all, "/ui/")).collect();
+    let mut streams = Vec::new();
+    let live = |browser: &Browser, page: &str| {
+        let answer = browser.get(&format!("/ui/live?page={}", encoded(page)));
+        (answer.status, answer.text())
+    };
+    for name in ["u1", "u2", "u3", "u4"] {
+        let sessions = [browser.logged_in(name), browser.logged_in(name)];
+        // A parameter that the page does not know makes it no other page.
+        let each = sessions.iter().flat_map(|session| (0..4).map(move |n| (session, n)));
+        for (session, n) in each.take(STREAMS_MAX - 2 - streams.len()) {
+            let mut opened = Stream::open(session, &format!("/ui/?x={n}"));
+            opened.until("200 OK");
+            streams.push(opened);
+        }
+        if name == "u1" {
+            let refused = live(&sessions[0], "/ui/");
+            assert!(refused.0 == 503 && refused.1.contains("of this session"), "{refused:?}");
+            let refused = live(&browser.logged_in(name), "/ui/queues");
+            assert!(refused.0 == 503 && refused.1.contains("of this user"), "{refused:?}");
+        }
+    }
     streams.iter_mut().for_each(|stream| _ = stream.until("event: tick"));
-    for (page, status) in [("/ui/", 503), ("/metrics", 400), ("/ui/live", 400), ("", 400)] {
-        let answer = all.get(&format!("/ui/live?page={}", encoded(page)));
-        assert_eq!(answer.status, status, "{page}");
+    let refused = live(&all, "/ui/");
+    assert!(refused.0 == 503 && refused.1.contains("of all users"), "{refused:?}");
+    // Pages that are made once only are no streams.
+    let once = ["/ui/queues/a.1/find?match=p", "/ui/queues/a.1/messages/1", "/ui/queues/a.1/taken"];
+    for page in ["/metrics", "/ui/live", "", "/ui", "/ui/server"].into_iter().chain(once) {
+        assert_eq!(live(&all, page).0, 400, "{page}");
     }
     for path in ["/readyz", "/metrics", "/healthz"] {
         assert_eq!(browser.get(path).status, 200, "{path}");
@@ -454,6 +487,41 @@ fn streams() {
     file.write(&tables.replace("'*'", "'a.*', 'b.*'"));
     place.broker.signal("HUP");
     stream.until("event: over");
+}
+
+/// A page that takes its time to be made is made less often, and the browser is told.
+#[test]
+fn streams_of_slow_pages() {
+    let redis = redis::Redis::spawn(&[]);
+    let broker = Broker::with_args(&["--redis", &redis.url(0)], &[]);
+    let browser = Browser::new(&broker);
+    let mut stream = Stream::open(&browser, "/ui/");
+    stream.until("event: tick");
+    redis.client(0).call(&["CLIENT", "PAUSE", "60000", "ALL"]).unwrap();
+    stream.until("event: next");
+}
+
+/// Nobody sends a form again since its answer did not come, and a page that cannot be shown says
+/// only that.
+#[test]
+fn without_an_answer_of_redis() {
+    let redis = redis::Redis::spawn(&[]);
+    let settings = [("redis.call_timeout_ms", "500")];
+    let broker = Broker::with_args(&["--redis", &redis.url(0)], &settings);
+    let browser = Browser::new(&broker);
+    eventually(|| browser.get("/ui/").status, |status| *status == 200);
+    redis.client(0).call(&["CLIENT", "PAUSE", "60000", "WRITE"]).unwrap();
+    let next = browser.done("/ui/queues/q/messages", "delay=1h&payload=p&back=%2Fui%2Fqueues%2Fq");
+    assert_eq!(next, "/ui/queues/q?done=uncertain&n=0");
+    drop(redis);
+    let page = eventually(|| browser.get(&next), |answer| answer.status == 503);
+    assert_eq!(header(&page, "refresh"), "5");
+    let page = page.text();
+    for part in ["Not shown", "href=\"/ui/server\"", "It may have been done all the same"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    assert!(!page.contains("Nothing was changed"), "{page}");
+    assert!(browser.page("/ui/server").contains("<h1>"));
 }
 
 /// Names and payloads are bytes of strangers.
@@ -739,6 +807,8 @@ fn the_matrix_of_rights() {
                 match refused_by {
                     Some(_) => {
                         assert_eq!(said.status, 403, "{about}");
+                        // Its stream would be over at once.
+                        assert!(!said.text().contains("data-live"), "{about}");
                         refused += 1;
                     }
                     None => assert!([200, 404].contains(&said.status), "{about}"),
@@ -808,6 +878,7 @@ fn as_form(body: &Value) -> String {
 #[test]
 fn pages_show_what_one_may_do() {
     let tables = user("ann", "commands = ['+@read']\nqueues = ['a.*']")
+        + &user("some", "commands = ['+@read', '-DQ.TIMELINE']\nqueues = ['*']")
         + &user("all", "commands = ['+@all']\nqueues = ['*']\npayloads = true");
     let tables = tables + "[server]\npassword = 'of-default'\n";
     let file = File::new(&tables);
@@ -824,6 +895,9 @@ fn pages_show_what_one_may_do() {
     assert!(list.contains("a.1") && !list.contains("b.1") && !list.contains("Settings"), "{list}");
     assert_eq!(ann.get("/ui/queues/b.1").status, 403);
     assert!(all.page("/ui/queues/a.1").contains("secret"));
+    let some = browser.logged_in("some").page("/ui/");
+    assert!(some.contains("Overdue") && !some.contains("Due within"), "{some}");
+    assert!(all.page("/ui/").contains("Due within a minute"));
     let settings = all.page("/ui/settings");
     assert!(settings.contains("(hidden)") && !settings.contains("of-default"), "{settings}");
     // A console for looking has no button for anybody, and takes no form.

@@ -2,6 +2,7 @@
 
 use hyper::{Method, Response, StatusCode};
 use serde_json::{Map, Value};
+use tracing::warn;
 
 use crate::http::body::Body;
 use crate::http::problem::Problem;
@@ -58,7 +59,7 @@ pub async fn answer(
     let back = take(&mut given, "back").unwrap_or_default();
     let typed = take(&mut given, "confirm").unwrap_or_default();
     let queue = segments.first().cloned().unwrap_or_default();
-    if route.command == "DQ.CLEAR" && typed.trim() != show::line(&queue).trim() {
+    if route.command == "DQ.CLEAR" && !confirms(&typed, &show::line(&queue)) {
         let text = "ERR the name that was typed is not that of the queue; nothing was dropped";
         return Err(Problem::new(StatusCode::BAD_REQUEST, text));
     }
@@ -73,7 +74,15 @@ pub async fn answer(
         return Err(Problem::bad(format_args!("no {} are selected", word.name)));
     }
     let command = words::build(route, segments, given).map_err(Problem::bad)?;
-    let (done, count) = match (route.answer, visit.run(command, true).await?) {
+    let reply = match visit.run(command, true).await {
+        // The way back asks nothing again, where the answer to the form would do so.
+        Err(problem) if problem.status == StatusCode::GATEWAY_TIMEOUT => {
+            warn!(why = problem.text, "it is not known whether a form of the console was done");
+            return Ok(came_back(&back, "uncertain", 0));
+        }
+        reply => reply?,
+    };
+    let (done, count) = match (route.answer, reply) {
         (Answer::Created, Reply::Null) => {
             return Err(Problem::of("ERR nothing was stored: the name is in use".to_owned()));
         }
@@ -87,19 +96,38 @@ pub async fn answer(
         }
         _ => ("done", 0),
     };
-    let back = match own_path(&back) {
+    Ok(came_back(&back, done, count))
+}
+
+/// The way back to the page of the form, which says what was done.
+fn came_back(back: &str, done: &str, count: i64) -> Response<Body> {
+    let back = match own_path(back) {
         "" => "/ui/",
         back => back,
     };
     let mark = if back.contains('?') { '&' } else { '?' };
-    Ok(redirect(&format!("{back}{mark}done={done}&n={count}")))
+    redirect(&format!("{back}{mark}done={done}&n={count}"))
+}
+
+/// Whether the name of a queue is typed as a page shows it; it may have white space of its own.
+fn confirms(typed: &str, shown: &str) -> bool {
+    !typed.is_empty() && (typed == shown || typed.trim() == shown)
+}
+
+/// A time as a browser's field gives it, which has no zone, and is one of UTC here. Others stay.
+pub fn utc(given: String) -> String {
+    let zone = given.split_once('T').map(|(_, clock)| clock.contains(['Z', 'z', '+', '-']));
+    match zone {
+        Some(false) if given.len() == "2026-01-31T08:00".len() => given + ":00Z",
+        Some(false) => given + "Z",
+        _ => given,
+    }
 }
 
 /// A time that a browser's field gives, which is one of UTC here.
 fn moment(given: &mut Map<String, Value>) {
-    if let Some(utc) = take(given, "at_utc") {
-        let seconds = if utc.len() == "2026-01-31T08:00".len() { ":00" } else { "" };
-        given.insert("at".to_owned(), Value::String(format!("{utc}{seconds}Z")));
+    if let Some(at) = take(given, "at_utc") {
+        given.insert("at".to_owned(), Value::String(utc(at)));
     }
 }
 
@@ -121,10 +149,30 @@ mod tests {
     }
 
     #[test]
+    fn names_are_typed() {
+        for (typed, shown, wanted) in [
+            ("q", "q", true),
+            (" q ", "q", true),
+            (" q", " q", true),
+            ("q", " q", false),
+            ("", "q", false),
+            ("", "", false),
+            ("", "  ", false),
+            ("  ", "  ", true),
+        ] {
+            assert_eq!(confirms(typed, shown), wanted, "{typed:?} {shown:?}");
+        }
+    }
+
+    #[test]
     fn times_are_those_of_utc() {
         for (given, wanted) in [
             ("2026-01-31T08:00", "2026-01-31T08:00:00Z"),
             ("2026-01-31T08:00:05", "2026-01-31T08:00:05Z"),
+            ("2026-01-31T08:00:05.25", "2026-01-31T08:00:05.25Z"),
+            ("2026-01-31T08:00:05+01:00", "2026-01-31T08:00:05+01:00"),
+            ("2026-01-31T08:00:05Z", "2026-01-31T08:00:05Z"),
+            ("1795331479812", "1795331479812"),
         ] {
             let mut form = Map::from_iter([("at_utc".to_owned(), Value::from(given))]);
             moment(&mut form);

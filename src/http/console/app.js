@@ -53,6 +53,7 @@
     if (!news.isConnected) document.getElementById("main").prepend(news);
   };
   let heard = Date.now();
+  let patience = 5000;
   let events = null;
   const hear = (name, then) =>
     events.addEventListener(name, (event) => {
@@ -63,11 +64,14 @@
     const from = document.body.dataset.live;
     if (!from || document.hidden || events) return;
     heard = Date.now();
+    patience = 5000;
     events = new EventSource(from);
     hear("part", (html) => {
       const part = new DOMParser().parseFromString(html, "text/html").body.firstElementChild;
       if (part) late.set(part.id, part);
     });
+    // Seconds until there is news again, where that takes longer.
+    hear("next", (seconds) => (patience = 5000 + 2000 * Number(seconds)));
     hear("tick", (ms) => {
       [began, start] = [Number(ms), Date.now()];
       news.remove();
@@ -86,7 +90,7 @@
   addEventListener("pageshow", listen);
   listen();
   setInterval(() => {
-    if (!events || Date.now() - heard < 5000) return;
+    if (!events || Date.now() - heard < patience) return;
     say("What is shown is old: there is no news from the broker.");
     // The browser gives up where the answer is no stream.
     if (events.readyState === EventSource.CLOSED) {
@@ -98,8 +102,16 @@
   }, 1000);
 
   document.addEventListener("submit", (event) => {
-    const button = event.submitter;
-    if (button && button.dataset.confirm && !confirm(button.dataset.confirm)) event.preventDefault();
+    const [form, button] = [event.target, event.submitter];
+    const asks = button && button.dataset.confirm;
+    if (form.dataset.sent || (asks && !confirm(asks))) return event.preventDefault();
+    // A second click sends nothing; one long after does, as the first may have been given up.
+    if (form.method !== "post") return;
+    form.dataset.sent = "1";
+    setTimeout(() => delete form.dataset.sent, 30000);
+  });
+  addEventListener("pageshow", () => {
+    for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
   });
   // One sheet is open at a time, and Escape closes it.
   const close = (but) => {

@@ -13,7 +13,7 @@ use super::jobs::{self, Job};
 use super::pages::{Frame, Reader, decoded};
 use super::queue::{Line, line};
 use super::show::{self, count, items, whole};
-use super::{BASE, Visit, page, redirect};
+use super::{BASE, Visit, actions, page, redirect};
 
 /// Messages on one page, and searches that one request makes until it has found some.
 const COUNT: &[u8] = b"25";
@@ -40,12 +40,20 @@ struct FindPage {
     bulk: String,
 }
 
-/// A pattern as people type it: a part of the payload, unless it has stars of its own.
-fn as_pattern(text: &str) -> String {
-    match text.contains(['*', '?', '[', '\\']) {
-        true => text.to_owned(),
-        false => format!("*{text}*"),
+/// A pattern as people type it: one that has stars, else a part of what is looked for, in which
+/// every letter stands for itself.
+pub fn as_pattern(text: &str) -> String {
+    if text.contains('*') {
+        return text.to_owned();
     }
+    let mut pattern = "*".to_owned();
+    for letter in text.chars() {
+        if ['?', '[', '\\'].contains(&letter) {
+            pattern.push('\\');
+        }
+        pattern.push(letter);
+    }
+    pattern + "*"
 }
 
 /// The words of a search behind the queue.
@@ -54,9 +62,7 @@ fn search(given: impl Fn(&str) -> String) -> Vec<Vec<u8>> {
     for (option, name) in [("FROM", "from"), ("TO", "to")] {
         let value = given(name);
         if !value.is_empty() {
-            // Of a field for times, which has no seconds and means UTC.
-            let utc = if value.len() == "2026-01-31T08:00".len() { ":00Z" } else { "" };
-            words.extend([option.into(), format!("{value}{utc}").into_bytes()]);
+            words.extend([option.into(), actions::utc(value).into_bytes()]);
         }
     }
     words.push(b"DECODE".to_vec());
@@ -222,7 +228,9 @@ mod tests {
 
     #[test]
     fn patterns() {
-        for (typed, pattern) in [("42", "*42*"), ("a*b", "a*b"), ("\\*", "\\*")] {
+        for (typed, pattern) in
+            [("42", "*42*"), ("a*b", "a*b"), ("\\*", "\\*"), ("a?[0]\\", "*a\\?\\[0]\\\\*")]
+        {
             assert_eq!(as_pattern(typed), pattern);
         }
         let words = search(|name| match name {

@@ -2,12 +2,13 @@
 //!
 //! A page is made again once a second while somebody looks at it, by the same way as for a reader,
 //! with his rights; all that look at the same page in one session share it. Keeps: at most
-//! [`STREAMS_MAX`] streams; a stream ends after [`STREAM_LASTS`], and the browser comes again; with
-//! nobody looking nothing is made.
+//! [`STREAMS_MAX`] streams, few of them of one session or user; a stream ends after
+//! [`STREAM_LASTS`], and the browser comes again; with nobody looking nothing is made; a page that
+//! takes its time comes less often, and few are made at one time.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,20 +17,32 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde_json::{Map, Value};
 use tokio::sync::{Semaphore, mpsc, watch};
-use tokio::time::{interval, timeout};
+use tokio::time::{sleep, timeout};
 
 use crate::client::alone::{Wants, Who};
 use crate::client::sessions::Token;
 use crate::http::body::Body;
 use crate::http::problem::Problem;
 use crate::http::words;
+use crate::resp::Reply;
 
+use super::show::items;
 use super::{Visit, html, pages};
 
 pub const STREAMS_MAX: usize = 32;
+/// Of one session: a browser has six connections to a broker, and needs some for pages.
+const OF_SESSION_MAX: usize = 4;
+/// Of one user, so that others have some.
+const OF_USER_MAX: usize = 8;
 /// Below the time of a connection.
 const STREAM_LASTS: Duration = Duration::from_secs(50);
 const EVERY: Duration = Duration::from_secs(1);
+/// Pages that are made at one time.
+const TURNS: usize = 2;
+/// Of the time that a page takes to be made: the time until it is made again, at least, and the
+/// most that this can be.
+const RESTS: u32 = 4;
+const RESTS_MAX: Duration = Duration::from_secs(15);
 /// Around a part of a page that is to stay current.
 const BEGIN: &str = "<!--live-->";
 const END: &str = "<!--/live-->";
@@ -37,14 +50,43 @@ const END: &str = "<!--/live-->";
 /// Session and page.
 type Looked = (Option<Token>, String);
 
+/// Session and user of a stream.
+type Owner = (Option<Token>, Vec<u8>);
+
 pub struct Live {
-    streams: Arc<Semaphore>,
+    /// Those that are open.
+    streams: RefCell<Vec<Weak<Owner>>>,
     pages: RefCell<HashMap<Looked, watch::Receiver<Made>>>,
+    turns: Semaphore,
 }
 
 impl Default for Live {
     fn default() -> Self {
-        Self { streams: Arc::new(Semaphore::new(STREAMS_MAX)), pages: RefCell::default() }
+        let turns = Semaphore::new(TURNS);
+        Self { streams: RefCell::default(), pages: RefCell::default(), turns }
+    }
+}
+
+impl Live {
+    /// The place of a stream, as long as that is held.
+    fn place(&self, session: Option<Token>, user: &[u8]) -> Result<Rc<Owner>, Problem> {
+        let mut streams = self.streams.borrow_mut();
+        streams.retain(|stream| stream.strong_count() > 0);
+        let open = || streams.iter().filter_map(Weak::upgrade);
+        let of_user = open().filter(|owner| owner.1 == user).count();
+        let of_session = open().filter(|owner| session.is_some() && owner.0 == session).count();
+        let bounds = [
+            (of_session, OF_SESSION_MAX, "of this session"),
+            (of_user, OF_USER_MAX, "of this user"),
+            (streams.len(), STREAMS_MAX, "of all users"),
+        ];
+        if let Some((_, most, whose)) = bounds.into_iter().find(|(open, most, _)| open >= most) {
+            let text = format!("UNAVAILABLE {most} pages {whose} are kept current already");
+            return Err(Problem::of(text));
+        }
+        let owner = Rc::new((session, user.to_vec()));
+        streams.push(Rc::downgrade(&owner));
+        Ok(owner)
     }
 }
 
@@ -55,6 +97,8 @@ struct Made {
     at: Option<Instant>,
     parts: Arc<Vec<String>>,
     now: i64,
+    /// The time until the next, about, in whole seconds.
+    next: u64,
     /// Why it could not be made: code and sentence.
     wrong: Option<(bool, String)>,
 }
@@ -65,17 +109,20 @@ pub async fn answer(
     query: &Map<String, Value>,
 ) -> Result<Response<Body>, Problem> {
     // Whoever is not let in is told so before a stream begins.
-    visit.call(Wants::Entry, false).await?;
-    let page = query.get("page").and_then(Value::as_str).unwrap_or_default();
-    let page = pages::own_path(page);
-    if page.is_empty() || page.starts_with("/ui/live") {
-        return Err(Problem::bad("page must be a path of the console"));
-    }
-    let Ok(place) = Arc::clone(&visit.asked.live.streams).try_acquire_owned() else {
-        let text = format!("UNAVAILABLE {STREAMS_MAX} other pages are kept current");
-        return Err(Problem::of(text));
+    let rights = visit.call(Wants::Rights, false).await?;
+    let [Reply::Bulk(user), ..] = items(&rights) else {
+        return Err(Problem::of("INTERNAL the user is not known".to_owned()));
     };
-    let mut made = subscribe(visit, page);
+    let page = query.get("page").and_then(Value::as_str).unwrap_or_default();
+    let Some(page) = pages::staying(page) else {
+        return Err(Problem::bad("page must be a page of the console that is kept current"));
+    };
+    let session = match &visit.who {
+        Who::Session(token) => Some(*token),
+        _ => None,
+    };
+    let place = visit.asked.live.place(session, user)?;
+    let mut made = subscribe(visit, (session, page));
     let (send, receive) = mpsc::channel(2);
     tokio::task::spawn_local(async move {
         let _place = place;
@@ -83,14 +130,17 @@ pub async fn answer(
         let ends = begun + STREAM_LASTS;
         let mut last: Arc<Vec<String>> = Arc::default();
         let mut first = "retry: 1000\n".to_owned();
-        while Instant::now() < ends && made.changed().await.is_ok() {
+        let mut told = EVERY.as_secs();
+        loop {
             let now = made.borrow_and_update().clone();
-            // Older than the page that the browser has.
-            if now.at.is_none_or(|at| at < begun) {
-                continue;
-            }
             let mut text = std::mem::take(&mut first);
+            if now.next > told {
+                text += &event("next", &now.next.to_string());
+                told = now.next;
+            }
             match now.wrong {
+                // Older than the page that the browser has.
+                _ if now.at.is_none_or(|at| at < begun) => {}
                 None => {
                     let changed = now.parts.iter().filter(|part| !last.contains(part));
                     changed.for_each(|part| text += &event("part", part));
@@ -101,7 +151,15 @@ pub async fn answer(
                     text += &event(if over { "over" } else { "wrong" }, &why);
                 }
             }
-            if send.send(Bytes::from(text)).await.is_err() {
+            if !text.is_empty() && send.send(Bytes::from(text)).await.is_err() {
+                break;
+            }
+            // Whoever has left holds no place until there is news.
+            let more = tokio::select! {
+                more = made.changed() => more.is_ok(),
+                () = send.closed() => false,
+            };
+            if !more || Instant::now() >= ends {
                 break;
             }
         }
@@ -119,12 +177,7 @@ fn event(name: &str, data: &str) -> String {
 }
 
 /// The page of this session, which is made from now on if it was not before.
-fn subscribe(visit: &Rc<Visit>, page: &str) -> watch::Receiver<Made> {
-    let session = match &visit.who {
-        Who::Session(token) => Some(*token),
-        _ => None,
-    };
-    let key = (session, page.to_owned());
+fn subscribe(visit: &Rc<Visit>, key: Looked) -> watch::Receiver<Made> {
     let mut pages = visit.asked.live.pages.borrow_mut();
     if let Some(made) = pages.get(&key).filter(|made| made.has_changed().is_ok()) {
         return made.clone();
@@ -133,21 +186,27 @@ fn subscribe(visit: &Rc<Visit>, page: &str) -> watch::Receiver<Made> {
     pages.insert(key.clone(), receive.clone());
     let visit = Rc::clone(visit);
     tokio::task::spawn_local(async move {
-        let mut ticks = interval(EVERY);
-        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         // One is that of the map.
         while send.receiver_count() > 1 {
-            ticks.tick().await;
-            let at = Some(Instant::now());
+            let asked = Instant::now();
+            let turn = visit.asked.live.turns.acquire().await;
+            let begun = Instant::now();
             let made = timeout(EVERY * 10, make(&visit, &key.1)).await;
             let late =
                 || Made { wrong: Some((false, "it took too long".into())), ..Made::default() };
-            let made = Made { at, ..made.unwrap_or_else(|_| late()) };
+            let rest = begun.elapsed().saturating_mul(RESTS).min(RESTS_MAX);
+            let next = (asked.elapsed() + rest.max(EVERY)).as_secs();
+            let made = Made { at: Some(begun), next, ..made.unwrap_or_else(|_| late()) };
             let over = matches!(made.wrong, Some((true, _)));
             send.send_replace(made);
             if over {
                 break;
             }
+            // All pages together leave the broker most of its time, however many there are.
+            let turns = rest.min(EVERY);
+            sleep(turns).await;
+            drop(turn);
+            sleep(rest.max(EVERY) - turns).await;
         }
         visit.asked.live.pages.borrow_mut().remove(&key);
     });

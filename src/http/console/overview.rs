@@ -1,7 +1,7 @@
 //! The pages about all queues: the overview, and the list.
 
 use askama::Template;
-use futures_util::future::join_all;
+use futures_util::{StreamExt, stream};
 use hyper::{Response, StatusCode};
 
 use crate::http::body::Body;
@@ -9,6 +9,7 @@ use crate::http::problem::Problem;
 use crate::resp::Reply;
 
 use super::chart::Chart;
+use super::find::as_pattern;
 use super::page;
 use super::pages::{Button, Frame, Reader, queue_path};
 use super::show::{self, Moment, bytes, count, duration, number};
@@ -19,6 +20,8 @@ const READ: &str = "1000";
 /// most pending messages.
 const LISTED: usize = 12;
 const COUNTED: usize = 20;
+/// Of these, those that Redis is asked about at one time.
+const AT_ONCE: usize = 4;
 /// A head that is due for so long is worth a word.
 const OVERDUE_MS: i64 = 2_000;
 
@@ -108,11 +111,9 @@ async fn read(
     most: &str,
 ) -> Result<(Option<String>, Vec<Row>), Problem> {
     let mut command: Vec<&[u8]> = vec![b"DQ.QUEUES", b"COUNT", most.as_bytes()];
-    // Somebody who looks for a part of a name types no stars.
-    let part = format!("*{pattern}*");
-    let is_glob = pattern.contains(['*', '?', '[', '\\']);
+    let part = as_pattern(pattern);
     if !pattern.is_empty() {
-        command.extend([&b"MATCH"[..], if is_glob { pattern } else { &part }.as_bytes()]);
+        command.extend([&b"MATCH"[..], part.as_bytes()]);
     }
     if !cursor.is_empty() {
         command.extend([&b"CURSOR"[..], cursor.as_bytes()]);
@@ -167,6 +168,12 @@ pub async fn overview(reader: &Reader<'_>) -> Result<Response<Body>, Problem> {
     let sum = |of: fn(&Figures) -> i64| rows.iter().map(|row| of(&row.figures)).sum::<i64>();
     let (pending, ready) = (sum(|row| row.pending), sum(|row| row.ready.max(0)));
     let quarantined = sum(|row| row.quarantined);
+    // Nothing is known to be well where not all is read.
+    let of_first = match &more {
+        Some(_) => format!(", of the first {}", count(rows.len() as i64)),
+        None => String::new(),
+    };
+    let well = if more.is_none() { "ok" } else { "" };
     let worst = rows.iter().max_by_key(|row| row.figures.overdue_ms);
     let worst = worst.filter(|row| row.figures.overdue_ms > 0);
     let overdue = match worst {
@@ -176,16 +183,21 @@ pub async fn overview(reader: &Reader<'_>) -> Result<Response<Body>, Problem> {
             let class = if late { "warn" } else { "" };
             let value = duration(row.figures.overdue_ms);
             let link = (row.name.clone(), row.path.clone());
-            Figure { link, ..Figure::new("Overdue", value, class, note.to_owned()) }
+            Figure { link, ..Figure::new("Overdue", value, class, format!("{note}{of_first}")) }
         }
-        None => Figure::new("Overdue", "0 s".to_owned(), "ok", "every head is in time".to_owned()),
+        None => {
+            let note = format!("every head is in time{of_first}");
+            Figure::new("Overdue", "0 s".to_owned(), well, note)
+        }
     };
-    let (chart, soon, counted) = falls_due(reader, &mut rows).await;
-    let with_most = rows.iter().filter(|row| row.figures.pending > 0).count().min(COUNTED);
-    let of_most = match counted {
-        true => "all queues".to_owned(),
-        false => format!("the {with_most} queues with most pending messages"),
+    let due = match reader.may("DQ.TIMELINE") {
+        true => Some(falls_due(reader, &mut rows, more.is_none()).await),
+        false => None,
     };
+    let soon = due.as_ref().map(|due| {
+        let soon = if due.is_whole { count(due.soon) } else { "\u{2013}".to_owned() };
+        Figure::new("Due within a minute", soon, "", due.counted.clone())
+    });
     let queues = if rows.len() == 1 { "queue" } else { "queues" };
     let mut figures = vec![
         Figure::new(
@@ -197,21 +209,24 @@ pub async fn overview(reader: &Reader<'_>) -> Result<Response<Body>, Problem> {
                 None => format!("in {} {queues}", count(rows.len() as i64)),
             },
         ),
-        Figure::new("Due within a minute", count(soon), "", of_most.clone()),
         overdue,
         Figure::new(
             "Ready, not consumed",
             count(ready),
-            if ready > 0 { "warn" } else { "ok" },
-            "in the lists of consumers".to_owned(),
+            if ready > 0 { "warn" } else { well },
+            format!("in the lists of consumers{of_first}"),
         ),
         Figure::new(
             "In quarantine",
             count(quarantined),
-            if quarantined > 0 { "bad" } else { "ok" },
-            "members that nobody can read".to_owned(),
+            if quarantined > 0 { "bad" } else { well },
+            format!("members that nobody can read{of_first}"),
         ),
     ];
+    if let Some(soon) = soon {
+        figures.insert(1, soon);
+    }
+    let (chart, counted) = due.map(|due| (due.chart, due.counted)).unzip();
     let of_info = |name: &str| info.as_ref().and_then(|info| info.get(name).cloned());
     if let Some(link) = of_info("redis_link") {
         let note = of_info("backing_version").unwrap_or_default();
@@ -228,7 +243,7 @@ pub async fn overview(reader: &Reader<'_>) -> Result<Response<Body>, Problem> {
         frame: reader.frame("Overview"),
         figures,
         chart,
-        counted: of_most,
+        counted: counted.unwrap_or_default(),
         rows,
         known,
         pause: all("Pause all", "/ui/pause", "DQ.PAUSE ALL"),
@@ -239,12 +254,25 @@ pub async fn overview(reader: &Reader<'_>) -> Result<Response<Body>, Problem> {
     page(StatusCode::OK, &template)
 }
 
-/// What falls due within an hour: the picture, the messages of the first minute, and whether all
-/// queues are counted. The rows with the most pending messages stand first afterwards.
-async fn falls_due(reader: &Reader<'_>, rows: &mut [Row]) -> (Option<Chart>, i64, bool) {
+/// What falls due within an hour.
+struct Due {
+    chart: Chart,
+    /// Messages of the first minute.
+    soon: i64,
+    /// The queues that are counted.
+    counted: String,
+    /// Each of them could be.
+    is_whole: bool,
+}
+
+/// Counts what falls due; `all`: the rows are those of all queues.
+async fn falls_due(reader: &Reader<'_>, rows: &mut [Row], all: bool) -> Due {
     rows.sort_by_key(|row| std::cmp::Reverse(row.figures.pending));
     let full = rows.iter().filter(|row| row.figures.pending > 0);
-    let counted = full.clone().count() <= COUNTED;
+    let counted = match full.clone().count() {
+        0..=COUNTED if all => "all queues".to_owned(),
+        many => format!("the {} queues with most pending messages", many.min(COUNTED)),
+    };
     // Those that have nothing in this hour need not be asked.
     let hour = full.take(COUNTED).filter(|row| row.figures.next < reader.now + 3_600_000);
     let from = reader.now.to_string();
@@ -259,8 +287,13 @@ async fn falls_due(reader: &Reader<'_>, rows: &mut [Row]) -> (Option<Chart>, i64
         }
     });
     let mut minutes = vec![0_i64; 60];
-    for reply in join_all(asked).await.into_iter().flatten() {
-        let Reply::Map(steps) = reply else { continue };
+    let replies: Vec<_> = stream::iter(asked).buffer_unordered(AT_ONCE).collect().await;
+    let mut failed = 0;
+    for reply in replies {
+        let Some(Reply::Map(steps)) = reply else {
+            failed += 1;
+            continue;
+        };
         for (minute, (_, due)) in minutes.iter_mut().zip(&steps) {
             *minute += show::whole(due).unwrap_or(0);
         }
@@ -274,8 +307,16 @@ async fn falls_due(reader: &Reader<'_>, rows: &mut [Row]) -> (Option<Chart>, i64
     });
     let title = format!("{} messages fall due within an hour, by minute", count(total));
     let columns = ["now", "+15 min", "+30 min", "+45 min", "+1 h"];
-    let chart = (reader.may("DQ.TIMELINE")).then(|| Chart::new(title, steps.collect(), &columns));
-    (chart, soon, counted)
+    let counted = match failed {
+        0 => counted,
+        failed => format!("{counted}; {failed} of them could not be counted"),
+    };
+    Due {
+        chart: Chart::new(title, steps.collect(), &columns),
+        soon,
+        counted,
+        is_whole: failed == 0,
+    }
 }
 
 #[derive(Template)]

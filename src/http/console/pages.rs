@@ -14,7 +14,7 @@ use crate::http::words;
 use crate::resp::Reply;
 
 use super::show::{self, items, segment, whole};
-use super::{ASSETS, BASE, Visit, find, jobs, lists, overview, page, queue};
+use super::{ASSETS, BASE, Visit, find, jobs, lists, overview, page, queue, redirect};
 
 /// A page, and how it is made.
 pub struct Page {
@@ -54,8 +54,41 @@ pages! {
     "/settings" ["CONFIG"] lists::settings;
 }
 
-/// The pages that are kept current in a browser with scripts.
-const STAY: [&str; 3] = ["/", "/queues", "/queues/{queue}"];
+/// The pages that are kept current in a browser with scripts, and their parameters.
+const STAY: [(&str, &[&str]); 3] = [
+    ("/", &[]),
+    ("/queues", &["cursor", "match", "sort"]),
+    ("/queues/{queue}", &["cursor", "from", "span", "to"]),
+];
+
+/// Path and query of a page that is kept current, the same for all ways to write them; none if it
+/// is another one.
+pub fn staying(page: &str) -> Option<String> {
+    let (path, query) = page.split_once('?').unwrap_or((page, ""));
+    let rest = path.strip_prefix(BASE)?;
+    let fits =
+        |(path, known): &(&str, &'static [&str])| Some((words::fits(path, rest, decoded)?, *known));
+    let (segments, known) = STAY.iter().find_map(fits)?;
+    let path = match segments.first() {
+        Some(queue) => queue_path(queue, ""),
+        None => path.to_owned(),
+    };
+    let mut query = words::query(query).ok()?;
+    query.retain(|name, _| known.contains(&name.as_str()));
+    Some(with_query(&path, query.iter().map(text_of)))
+}
+
+fn text_of<'a>((name, value): (&'a String, &'a Value)) -> (&'a str, &'a str) {
+    (name, value.as_str().unwrap_or_default())
+}
+
+/// A path with its parameters; what is empty is left out.
+fn with_query<'a>(path: &str, all: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+    let all = all.filter(|(_, value)| !value.is_empty());
+    let all: Vec<String> =
+        all.map(|(name, value)| format!("{}={}", encoded(name), encoded(value))).collect();
+    if all.is_empty() { path.to_owned() } else { format!("{path}?{}", all.join("&")) }
+}
 
 /// The tabs at the head of each page: name, path, and what one needs.
 const TABS: [(&str, &str, &str); 4] = [
@@ -152,13 +185,13 @@ impl Reader<'_> {
 
     /// A parameter of the query; empty if it is not there.
     pub fn given(&self, name: &str) -> &str {
-        self.query.get(name).and_then(Value::as_str).unwrap_or_default()
+        given(&self.query, name)
     }
 
     pub fn frame(&self, title: &str) -> Frame {
         let here = self.here.split('?').next().unwrap_or_default();
         let is_here = |path: &str| match path {
-            "/ui/" => here == "/ui" || here == path,
+            "/ui/" => here == path,
             path => here.starts_with(path),
         };
         let tabs = TABS.iter().filter(|(.., needs)| self.may(needs));
@@ -166,7 +199,7 @@ impl Reader<'_> {
             tabs: tabs.map(|(name, path, _)| (*name, *path, is_here(path))).collect(),
             user: self.user.clone(),
             logged_in: matches!(self.visit.who, crate::client::alone::Who::Session(_)),
-            done: done(self.given("done"), self.given("n")),
+            done: done_of(&self.query),
             now: self.now,
             live: match self.stays {
                 true => format!("/ui/live?page={}", segment(self.with(&[]).as_bytes())),
@@ -188,11 +221,7 @@ impl Reader<'_> {
             !["done", "n"].contains(&name.as_str())
                 && other.iter().all(|(changed, _)| changed != name)
         });
-        let kept = kept.map(|(name, value)| (name.as_str(), value.as_str().unwrap_or_default()));
-        let all = kept.chain(other.iter().copied()).filter(|(_, value)| !value.is_empty());
-        let all: Vec<String> =
-            all.map(|(name, value)| format!("{}={}", encoded(name), encoded(value))).collect();
-        if all.is_empty() { path.to_owned() } else { format!("{path}?{}", all.join("&")) }
+        with_query(path, kept.map(text_of).chain(other.iter().copied()))
     }
 
     /// A button, if the user may use it. `command`: its words.
@@ -247,6 +276,15 @@ pub fn decoded(given: &str) -> Option<Vec<u8>> {
     }
 }
 
+fn given<'a>(query: &'a Map<String, Value>, name: &str) -> &'a str {
+    query.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// What the form before a page has done, in a sentence.
+pub fn done_of(query: &Map<String, Value>) -> String {
+    done(given(query, "done"), given(query, "n"))
+}
+
 /// What a form has done, in a sentence. The words come by the address of a page, so only these are
 /// known.
 fn done(what: &str, count: &str) -> String {
@@ -256,6 +294,9 @@ fn done(what: &str, count: &str) -> String {
         format!("{verb} {} {one}{many}.", show::count(count))
     };
     match what {
+        "uncertain" => "There was no answer in time. It may have been done all the same: look \
+                        before you try again."
+            .to_owned(),
         "offered" => "Stored a message.".to_owned(),
         "done" => "Done.".to_owned(),
         "rescheduled" => "The message has another due time.".to_owned(),
@@ -277,7 +318,9 @@ pub async fn answer(
     query: Map<String, Value>,
 ) -> Result<Response<Body>, Problem> {
     let rest = path.strip_prefix(BASE).unwrap_or_default();
-    let rest = if rest.is_empty() { "/" } else { rest };
+    if rest.is_empty() {
+        return Ok(redirect("/ui/"));
+    }
     let fits = |page: &'static Page| Some((page, words::fits(page.path, rest, decoded)?));
     let Some((page, segments)) = PAGES.iter().find_map(fits) else {
         let rights = visit.call(Wants::Rights, false).await;
@@ -305,7 +348,7 @@ pub async fn answer(
         query,
         here: path.to_owned(),
         now,
-        stays: STAY.contains(&page.path),
+        stays: STAY.iter().any(|(path, _)| *path == page.path),
         user: String::from_utf8_lossy(user).into_owned(),
         may: may.collect(),
     };
@@ -332,7 +375,9 @@ struct Lacking<'a> {
 
 /// The page of somebody who may not see it, with the tabs of those that he may see.
 fn lacking(reader: &Reader<'_>, command: &str) -> Result<Response<Body>, Problem> {
-    page(StatusCode::FORBIDDEN, &Lacking { frame: reader.frame("Not yours"), command })
+    // There is nothing to keep current.
+    let frame = Frame { live: String::new(), ..reader.frame("Not yours") };
+    page(StatusCode::FORBIDDEN, &Lacking { frame, command })
 }
 
 #[cfg(test)]
@@ -364,6 +409,20 @@ mod tests {
             ("", false),
         ] {
             assert_eq!(!own_path(path).is_empty(), own, "{path}");
+        }
+        for (page, same) in [
+            ("/ui/", Some("/ui/")),
+            ("/ui/?x=1", Some("/ui/")),
+            ("/ui/queues?x=1&sort=name&match=a", Some("/ui/queues?match=a&sort=name")),
+            ("/ui/queues/%61?span=day&key=k&done=set", Some("/ui/queues/a?span=day")),
+            ("/ui/queues/a/find?match=x", None),
+            ("/ui/queues/a/messages/b", None),
+            ("/ui/live?page=%2Fui%2F", None),
+            ("/ui", None),
+            ("/metrics", None),
+            ("", None),
+        ] {
+            assert_eq!(staying(page).as_deref(), same, "{page}");
         }
         assert_eq!(done("cancelled", "1"), "Cancelled 1 message.");
         assert_eq!(done("cancelled", "2000"), "Cancelled 2,000 messages.");

@@ -353,13 +353,20 @@ struct MessagePage {
 pub async fn message(reader: &Reader<'_>) -> Result<Response<Body>, Problem> {
     let (queue, key): (&[u8], &[u8]) = (&reader.queue, &reader.message);
     let raw = reader.ask(&[b"DQ.GET", queue, key]).await?;
-    let reply = reader.ask(&[b"DQ.GET", queue, key, b"DECODE"]).await?;
-    if matches!(raw, Reply::Null) || matches!(reply, Reply::Null) {
+    let payload = bytes(&raw, "payload");
+    let (is_gone, size, hex) =
+        (matches!(raw, Reply::Null), show::size(payload.len()), show::payload_hex(payload));
+    // Two large payloads are not held at one time.
+    drop(raw);
+    let reply = match is_gone {
+        true => Reply::Null,
+        false => reader.ask(&[b"DQ.GET", queue, key, b"DECODE"]).await?,
+    };
+    if matches!(reply, Reply::Null) {
         let text = format!("{NOT_FOUND} there is no such message, or it is not pending any more");
         return Err(Problem::new(StatusCode::NOT_FOUND, text));
     }
     let id = text(&reply, "id");
-    let payload = bytes(&raw, "payload");
     let path = |verb: &str| reader.of_queue(verb);
     let back = reader.of_queue("");
     // It is gone from here afterwards.
@@ -412,9 +419,9 @@ pub async fn message(reader: &Reader<'_>) -> Result<Response<Body>, Problem> {
         offered: lists::offered_at(&id).map(|ms| Moment::at(ms, reader.now)),
         facts,
         encoding: text(&reply, "encoding"),
-        size: show::size(payload.len()),
+        size,
         decoded: show::payload_text(bytes(&reply, "payload")),
-        hex: show::payload_hex(payload),
+        hex,
         buttons: [fire, danger(cancel, "Cancel this message?")].into_iter().flatten().collect(),
         reschedule: of("Reschedule", at, &[], b"DQ.RESCHEDULE"),
         id,

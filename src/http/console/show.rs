@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use serde::de::IgnoredAny;
 use time::OffsetDateTime;
 
 use crate::domain::text::one_line;
@@ -245,11 +246,8 @@ pub fn payload_text(bytes: &[u8]) -> Option<String> {
     if text.contains('\0') {
         return None;
     }
-    let json = (part.len() == bytes.len() && text.starts_with(['{', '[']))
-        .then(|| serde_json::from_str::<serde_json::Value>(text).ok())
-        .flatten();
-    let pretty = json.and_then(|json| serde_json::to_string_pretty(&json).ok());
-    let text = pretty.unwrap_or_else(|| text.to_owned());
+    let is_whole = part.len() == bytes.len();
+    let text = indented(text).filter(|_| is_whole).unwrap_or_else(|| text.to_owned());
     let mut shown = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {
@@ -258,6 +256,52 @@ pub fn payload_text(bytes: &[u8]) -> Option<String> {
         }
     }
     Some(if part.len() < bytes.len() { shown + "\n\u{2026}" } else { shown })
+}
+
+/// JSON with white space between its tokens, which stay as they were written; none where it is
+/// none, or would be much longer so.
+fn indented(text: &str) -> Option<String> {
+    if !text.starts_with(['{', '[']) {
+        return None;
+    }
+    serde_json::from_str::<IgnoredAny>(text).ok()?;
+    let most = (2 * text.len() + 1_024).min(PAYLOAD_MAX);
+    let (mut shown, mut depth) = (String::new(), 0_usize);
+    let (mut in_string, mut escaped, mut opened) = (false, false, false);
+    let line = |shown: &mut String, depth| {
+        shown.push('\n');
+        shown.extend(std::iter::repeat_n("  ", depth));
+    };
+    for letter in text.chars() {
+        if in_string {
+            shown.push(letter);
+            in_string = escaped || letter != '"';
+            escaped = !escaped && letter == '\\';
+            continue;
+        }
+        if letter.is_ascii_whitespace() {
+            continue;
+        }
+        let closes = matches!(letter, '}' | ']');
+        depth = depth.saturating_sub(usize::from(closes));
+        // Nothing stands in brackets that close at once.
+        if opened != closes {
+            line(&mut shown, depth);
+        }
+        shown.push(letter);
+        opened = matches!(letter, '{' | '[');
+        depth += usize::from(opened);
+        in_string = letter == '"';
+        match letter {
+            ',' => line(&mut shown, depth),
+            ':' => shown.push(' '),
+            _ => {}
+        }
+        if shown.len() > most {
+            return None;
+        }
+    }
+    (shown.len() <= most).then_some(shown)
 }
 
 /// Bytes in lines of sixteen, with their letters.
@@ -353,6 +397,24 @@ mod tests {
             assert_eq!(payload_line(bytes), shown);
         }
         assert_eq!(payload_text(b"{\"a\":1}").unwrap(), "{\n  \"a\": 1\n}");
+        // What is shown is what is stored, but for white space.
+        for (stored, shown) in [
+            ("[]", "[]"),
+            ("{ \"b\": {}, \"a\":[ ]}", "{\n  \"b\": {},\n  \"a\": []\n}"),
+            ("[1.0,12345678901234567890123]", "[\n  1.0,\n  12345678901234567890123\n]"),
+            ("{\"b\":1e5,\"a\":1,\"a\":2}", "{\n  \"b\": 1e5,\n  \"a\": 1,\n  \"a\": 2\n}"),
+            ("[\"{,\\\\\",\"\\\"]\"]", "[\n  \"{,\\\\\",\n  \"\\\"]\"\n]"),
+            ("[1,]", "[1,]"),
+        ] {
+            assert_eq!(payload_text(stored.as_bytes()).unwrap(), shown, "{stored}");
+        }
+        // A small payload makes no huge page.
+        for deep in [125, 30_000] {
+            let deep = "[".repeat(deep) + &"]".repeat(deep);
+            assert_eq!(payload_text(deep.as_bytes()).unwrap(), deep);
+            let many = format!("[{}1]", format!("{deep},").repeat(60_000 / deep.len()));
+            assert!(payload_text(many.as_bytes()).unwrap().len() <= PAYLOAD_MAX);
+        }
         assert_eq!(payload_text(b"\xff"), None);
         assert_eq!(payload_text("a\u{202e}\n".as_bytes()).unwrap(), "a\\u{202e}\n");
         assert!(payload_text(&vec![b'a'; PAYLOAD_MAX + 1]).unwrap().ends_with("a\n\u{2026}"));
