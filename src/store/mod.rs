@@ -71,6 +71,9 @@ use crate::store::script::Script;
 use crate::store::settles::Settles;
 use crate::store::sync::Syncs;
 
+/// Calls of clients do not wait for a node of a Cluster that is away for longer.
+const AWAY_LONG: Duration = Duration::from_secs(1);
+
 /// Why a call to the store failed, and whether it may have been applied.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum StoreError {
@@ -290,6 +293,14 @@ impl Store {
         }
     }
 
+    /// Counts what [`Store::nodes_change`] waits for.
+    pub fn nodes_version(&self) -> u64 {
+        match &self.router {
+            Router::One { .. } => 0,
+            Router::Cluster(cluster) => cluster.version.get(),
+        }
+    }
+
     /// How many primaries of a Cluster can be reached, and how many there are.
     pub fn primaries(&self) -> Option<(usize, usize)> {
         match &self.router {
@@ -397,6 +408,25 @@ impl Store {
                 )))
             }
         }
+    }
+
+    /// Refuses a call of a client at once where its node is away for longer than a moment: it would
+    /// wait, and others, of nodes that can be reached, would wait for what it holds meanwhile. Never
+    /// where there is one Redis.
+    fn not_long_away(&self, keys: &[Bytes]) -> Result<(), StoreError> {
+        let slot = self.slot_of(keys);
+        let (Some(_), Some(node)) = (slot, self.router.node(slot)) else { return Ok(()) };
+        if !node.calls.is_down_since(AWAY_LONG) {
+            return Ok(());
+        }
+        let why = self.route(slot).link_now().err().unwrap_or_default();
+        Err(StoreError::Unavailable(format!("Redis cannot be reached{why}")))
+    }
+
+    /// True if the node of what a number of a broker is noted by can be reached, or is the one Redis.
+    pub fn reaches_number(&self, number: u64) -> bool {
+        let Some(slot) = self.router.slot(&delivery::number_key(number)) else { return true };
+        self.router.node(Some(slot)).is_some_and(|node| node.calls.is_up())
     }
 
     async fn write(
