@@ -95,7 +95,6 @@ impl Store {
         more: impl IntoIterator<Item = Bytes>,
     ) -> Result<Answer, StoreError> {
         let keys = QueueKeys::new(queue.as_bytes()).of(script);
-        self.not_long_away(&keys)?;
         self.write(script, keys, args(queue, more)).await
     }
 
@@ -107,7 +106,7 @@ impl Store {
         more: impl IntoIterator<Item = Bytes>,
     ) -> Result<Answer, StoreError> {
         let keys = QueueKeys::new(queue.as_bytes()).of(script);
-        self.not_long_away(&keys)?;
+        self.not_long_away(queue)?;
         self.read(script, &keys, args(queue, more)).await
     }
 
@@ -204,7 +203,7 @@ impl Store {
         message_max: usize,
     ) -> Result<Vec<Bytes>, StoreError> {
         let keys = QueueKeys::new(queue.as_bytes()).of(&POLL);
-        self.not_long_away(&keys)?;
+        self.not_long_away(queue)?;
         for _ in 0..POLLS_MAX {
             let more = [
                 number(count),
@@ -490,6 +489,7 @@ impl Store {
     ) -> Result<Changed, StoreError> {
         let (named, mut left) = (!members.is_empty(), &members[..]);
         let (mut count, mut head, mut pages) = (0, false, Pages::default());
+        self.not_long_away(queue)?;
         loop {
             let (some, behind) = left.split_at(few(left, Bytes::len));
             let first = if named { 0 } else { QUARANTINED_MAX - count };

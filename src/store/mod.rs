@@ -57,7 +57,7 @@ use redis_protocol::resp3::types::BytesFrame;
 use thiserror::Error;
 
 use crate::config::Site;
-use crate::domain::queue::Shown;
+use crate::domain::queue::{QueueName, Shown};
 use crate::store::answer::Answer;
 use crate::store::clock::Clock;
 use crate::store::cluster::Cluster;
@@ -410,11 +410,10 @@ impl Store {
         }
     }
 
-    /// Refuses a call of a client at once where its node is away for longer than a moment: it would
-    /// wait, and others, of nodes that can be reached, would wait for what it holds meanwhile. Never
-    /// where there is one Redis.
-    fn not_long_away(&self, keys: &[Bytes]) -> Result<(), StoreError> {
-        let slot = self.slot_of(keys);
+    /// Refuses a call that may have a large reply at once where its node is away for longer than a
+    /// moment: others, of nodes that can be reached, would wait for its permit. Never of one Redis.
+    fn not_long_away(&self, queue: &QueueName) -> Result<(), StoreError> {
+        let slot = self.router.slot(queue.as_bytes());
         let (Some(_), Some(node)) = (slot, self.router.node(slot)) else { return Ok(()) };
         if !node.calls.is_down_since(AWAY_LONG) {
             return Ok(());
@@ -423,7 +422,7 @@ impl Store {
         Err(StoreError::Unavailable(format!("Redis cannot be reached{why}")))
     }
 
-    /// True if the node of what a number of a broker is noted by can be reached, or is the one Redis.
+    /// True if the node with the key of a number of a broker can be reached; always of one Redis.
     pub fn reaches_number(&self, number: u64) -> bool {
         let Some(slot) = self.router.slot(&delivery::number_key(number)) else { return true };
         self.router.node(Some(slot)).is_some_and(|node| node.calls.is_up())
