@@ -1,7 +1,7 @@
 //! This broker among all that share a Redis: a random token, and a claimed node number for its ids.
 
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::broker::Broker;
 use crate::domain::snowflake::{NODES, Snowflake};
@@ -11,6 +11,8 @@ use crate::store::StoreError;
 const REFRESHES: u32 = 4;
 /// The most that ids may run ahead of Redis's clock; beyond it others would not take them for ours.
 const AHEAD_MAX_MS: u64 = 43_200_000;
+/// For so long all primaries of a Cluster are waited for before the noted time is done without.
+const CONNECTED_WITHIN: Duration = Duration::from_secs(2);
 /// A noted time so far ahead is no step back of Redis's clock: another broker noted it after this
 /// one asked for the time, or its estimate of Redis's clock was fast.
 const NO_STEP_MS: u64 = 1_000;
@@ -21,10 +23,18 @@ pub(super) async fn hold_node(broker: Rc<Broker>, ids: Rc<Snowflake>) {
     let start = broker.token.get(..8).unwrap_or("0");
     let mut node = u64::from_str_radix(start, 16).unwrap_or(0) % NODES;
     let (mut begun, mut tried, mut passed_over) = (false, 0, None);
+    let mut claimed: Option<Instant> = None;
     loop {
+        // Near its end, or there is none.
+        let is_due =
+            || claimed.is_none_or(|at| at.elapsed() >= Duration::from_millis(claim_ms) / 2);
+        if is_due() && !broker.store.reaches_number(node) {
+            node = reached_after(&broker, node);
+        }
         let pause = match claim(&broker, &ids, node, claim_ms, &mut begun).await {
             Ok(Some(until_ms)) => {
                 ids.set_node(node);
+                claimed = Some(Instant::now());
                 broker.offers.claim.open_until(until_ms);
                 passed_over = None;
                 Duration::from_millis(claim_ms) / REFRESHES
@@ -50,6 +60,10 @@ pub(super) async fn hold_node(broker: Rc<Broker>, ids: Rc<Snowflake>) {
                 if broker.offers.claim.is_over() {
                     broker.offers.claim.close(error.to_string());
                 }
+                let is_cluster = broker.store.primaries().is_some();
+                if is_cluster && is_due() && matches!(error, StoreError::Unavailable(_)) {
+                    node = reached_after(&broker, node);
+                }
                 Duration::from_millis(50)
             }
         };
@@ -60,6 +74,12 @@ pub(super) async fn hold_node(broker: Rc<Broker>, ids: Rc<Snowflake>) {
             _ = tokio::time::timeout(pause, broker.store.comes_up()) => {}
         }
     }
+}
+
+/// The next number whose node of a Cluster can be reached, if any can.
+fn reached_after(broker: &Broker, node: u64) -> u64 {
+    let mut others = (1..=NODES).map(|by| (node + by) % NODES);
+    others.find(|other| broker.store.reaches_number(*other)).unwrap_or(node)
 }
 
 /// Until when this number is ours, in ms of Redis's time; nothing if it is another broker's.
@@ -89,7 +109,22 @@ async fn begin(
     now_ms: u64,
     claim_ms: u64,
 ) -> Result<(), StoreError> {
-    let noted_ms = match broker.store.noted_id_time().await {
+    let mut noted = broker.store.noted_id_time().await;
+    if noted.is_err() && broker.store.primaries().is_some() {
+        // Of a Cluster, its primary may be about to be reached.
+        broker.store.wait_up(CONNECTED_WITHIN).await;
+        noted = broker.store.noted_id_time().await;
+    }
+    let noted_ms = match noted {
+        Err(StoreError::Unavailable(why) | StoreError::Uncertain(why))
+            if broker.store.primaries().is_some() =>
+        {
+            tracing::warn!(
+                why,
+                "the time of the last ids cannot be read; ids go by the clock of the Cluster"
+            );
+            return Ok(());
+        }
         Err(StoreError::WrongType { key }) => {
             tracing::warn!(key, "the time of the last ids cannot be read");
             return Ok(());

@@ -202,8 +202,15 @@ impl Wakeups {
     /// Lets the queues of slots that have moved go by the clock of their node, for ever: run as a
     /// task of its own.
     pub async fn follow(self) {
+        let mut seen = 0;
         loop {
-            self.store.nodes_change().await;
+            // What changed during the pause counts, too.
+            let version = self.store.nodes_version();
+            if version == seen {
+                self.store.nodes_change().await;
+                continue;
+            }
+            seen = version;
             self.host.change(Schedule::follow);
             // Slots move by the hundred.
             tokio::time::sleep(FOLLOW_PAUSE).await;

@@ -37,6 +37,8 @@ use crate::store::slots::{self, Member, SLOTS};
 /// How often the nodes are asked without a reason, and at most with one.
 const ASK_EVERY: Duration = Duration::from_secs(10);
 const ASK_PAUSE: Duration = Duration::from_millis(100);
+/// How often others are asked while primaries answer and leave slots to nobody.
+const ASK_OTHERS_EVERY: Duration = Duration::from_secs(1);
 /// How long one may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 /// A node that serves no slot any more is left after this time.
@@ -60,12 +62,15 @@ pub struct Cluster {
     seeds: Vec<Place>,
     /// Nodes that know the others, beside those that serve slots: replicas.
     others: RefCell<Vec<Place>>,
+    others_asked: Cell<Option<Instant>>,
     nodes: RefCell<Vec<Served>>,
     owners: RefCell<Vec<Option<Rc<Node>>>>,
     /// Counts the nodes that were made.
     made: Cell<u64>,
     /// Nodes, owners, or whether a node can be reached.
     pub(super) changed: Notify,
+    /// Counts those changes.
+    pub(super) version: Cell<u64>,
     /// A node can be reached again.
     pub(super) back: Notify,
     asked: Notify,
@@ -113,10 +118,12 @@ impl Cluster {
             token: token.to_owned(),
             seeds,
             others: RefCell::default(),
+            others_asked: Cell::new(None),
             nodes: RefCell::default(),
             owners: RefCell::new(vec![None; usize::from(SLOTS)]),
             made: Cell::new(0),
             changed: Notify::new(),
+            version: Cell::new(0),
             back: Notify::new(),
             asked: Notify::new(),
             why: RefCell::new("no node of the Cluster has answered yet".to_owned()),
@@ -171,7 +178,9 @@ impl Cluster {
         let down = nodes.iter().find(|served| !served.node.is_up());
         match down {
             Some(served) => format!(": {}{}", served.place, served.node.why_down()),
-            None if nodes.is_empty() => format!(": {}", self.why.borrow()),
+            None if nodes.iter().all(|served| served.without.is_some()) => {
+                format!(": {}", self.why.borrow())
+            }
             None => String::new(),
         }
     }
@@ -186,6 +195,11 @@ impl Cluster {
                 format!(": slot {slot} of the Cluster is at {}{why}", node.place)
             }
         }
+    }
+
+    fn change(&self) {
+        self.version.set(self.version.get() + 1);
+        self.changed.notify_waiters();
     }
 
     /// The nodes are to be asked soon.
@@ -302,7 +316,7 @@ impl Cluster {
         let (tells, place, without) = (telling.abort_handle(), place.clone(), None);
         nodes.push(Served { node: node.clone(), tells, place, without });
         drop(nodes);
-        self.changed.notify_waiters();
+        self.change();
         node
     }
 
@@ -313,7 +327,7 @@ impl Cluster {
         {
             *owner = Some(node.clone());
             drop(owners);
-            self.changed.notify_waiters();
+            self.change();
         }
     }
 
@@ -328,8 +342,8 @@ impl Cluster {
         self.parts.borrow().values().cloned().collect()
     }
 
-    /// Takes up what nodes said: each with where it was asked.
-    fn learn(self: &Rc<Self>, said: &[(Place, Vec<Member>)]) {
+    /// What nodes said, each with where it was asked: replicas, and who serves each slot.
+    fn believed(&self, said: &[(Place, Vec<Member>)]) -> (Vec<Place>, Vec<Option<Place>>) {
         let mut others = Vec::new();
         let mut claims = Vec::new();
         for (asked, members) in said {
@@ -342,12 +356,15 @@ impl Cluster {
                 claims.push((at, member.clone()));
             }
         }
-        let owners = slots::owners(claims);
+        (others, slots::owners(claims))
+    }
+
+    fn learn(self: &Rc<Self>, others: Vec<Place>, owners: Vec<Option<Place>>) {
         if owners.iter().all(Option::is_none) {
             self.why.replace("no node of the Cluster serves a slot".to_owned());
-            return;
+        } else {
+            self.others.replace(others);
         }
-        self.others.replace(others);
         let mut by_place: Vec<(Place, Rc<Node>)> = Vec::new();
         for (slot, owner) in owners.into_iter().enumerate() {
             let node = owner.map(|place| {
@@ -391,12 +408,13 @@ impl Cluster {
         });
         for node in left {
             tracing::info!(node = %node.place, "it serves no slot of the Cluster any more: left");
-            self.changed.notify_waiters();
+            self.change();
             tokio::task::spawn_local(async move { node.quit().await });
         }
     }
 
-    /// Asks the primaries; and others where none of them answers, or none is known.
+    /// Asks the primaries; and others where none of them answers, none is known, or they leave
+    /// slots to nobody, as those do that were taken out of the Cluster.
     async fn look(self: &Rc<Self>) {
         let nodes: Vec<(Place, Rc<Node>)> = {
             let nodes = self.nodes.borrow();
@@ -409,10 +427,14 @@ impl Cluster {
         for (place, answer) in join_all(asked).await {
             said.extend(answer.ok().map(|members| (place, members)));
         }
-        if said.is_empty() {
+        let (mut others, mut owners) = self.believed(&said);
+        let is_time = self.others_asked.get().is_none_or(|at| at.elapsed() >= ASK_OTHERS_EVERY);
+        if said.is_empty() || (is_time && owners.iter().any(Option::is_none)) {
+            self.others_asked.set(Some(Instant::now()));
             let mut more: Vec<Place> = self.others.borrow().clone();
             let seeds = self.seeds.iter().filter(|seed| !more.contains(seed)).cloned();
             more.extend(seeds.collect::<Vec<_>>());
+            more.retain(|place| said.iter().all(|(asked, _)| asked != place));
             let asked = more.into_iter().map(|place| async {
                 let answer = self.ask_at(&place).await;
                 (place, answer)
@@ -428,8 +450,9 @@ impl Cluster {
                 self.tell(whys.join("; "));
                 return;
             }
+            (others, owners) = self.believed(&said);
         }
-        self.learn(&said);
+        self.learn(others, owners);
         self.learn_times().await;
     }
 
@@ -485,6 +508,10 @@ async fn ask_link(link: &Link) -> Result<Vec<Member>, String> {
 fn members(answer: Option<&BytesFrame>) -> Result<Vec<Member>, String> {
     match answer {
         Some(BytesFrame::BlobString { data, .. } | BytesFrame::VerbatimString { data, .. }) => {
+            // A link takes larger answers than this question has.
+            if data.len() > REPLY_BYTES_MAX {
+                return Err(format!("CLUSTER NODES has more than {REPLY_BYTES_MAX} bytes"));
+            }
             let members = slots::members(&String::from_utf8_lossy(data));
             if members.is_empty() {
                 Err("CLUSTER NODES names none".to_owned())
@@ -508,7 +535,7 @@ async fn tell_up(cluster: Rc<Cluster>, node: Rc<Node>) {
     loop {
         node.transfers.comes_up().await;
         node.wait_up(ANSWER_WITHIN).await;
-        cluster.changed.notify_waiters();
+        cluster.change();
         cluster.back.notify_waiters();
     }
 }

@@ -363,9 +363,8 @@ impl Store {
         token: &str,
         expiry_ms: u64,
     ) -> Result<Option<u64>, StoreError> {
-        let key = Bytes::from(format!("delay_broker_node:{node}"));
         let args = vec![Bytes::copy_from_slice(token.as_bytes()), number(expiry_ms)];
-        let mut answer = self.read(&NODE, &[key], args).await?;
+        let mut answer = self.read(&NODE, &[number_key(node)], args).await?;
         Ok((answer.int()? == 1).then_some(answer.now_us / 1_000))
     }
 
@@ -615,6 +614,11 @@ fn page(frame: BytesFrame) -> Result<Page, StoreError> {
         })
         .collect();
     Ok(Page { cursor, found, crons: Vec::new() })
+}
+
+/// The key by which a broker holds a node number.
+pub(super) fn number_key(node: u64) -> Bytes {
+    Bytes::from(format!("delay_broker_node:{node}"))
 }
 
 pub(super) fn broken(error: LinkError) -> StoreError {

@@ -277,6 +277,7 @@ impl Store {
         most: usize,
         delay: Bytes,
     ) -> Result<(u64, u64), StoreError> {
+        self.not_long_away(queue)?;
         let first = if ids.is_empty() { most } else { 0 };
         let (mut changed, mut others) = (0, 0);
         let mut left = ids;

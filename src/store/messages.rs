@@ -1,6 +1,6 @@
 //! The changes and questions of commands about pending messages: one method for each script.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
@@ -36,8 +36,11 @@ pub struct Changed {
     pub head: bool,
 }
 
-/// Slots of a Cluster in which all queues are paused at one time: as many as lanes.
-const SLOTS_AT_ONCE: usize = 32;
+/// Slots of a node of a Cluster in which all queues are paused at one time: lanes are left for
+/// others.
+const SLOTS_AT_ONCE: usize = 8;
+/// Nodes that an error names.
+const NODES_NAMED_MAX: usize = 8;
 
 /// The state of a queue in Redis now.
 #[derive(Debug, Clone, Default)]
@@ -103,6 +106,7 @@ impl Store {
         more: impl IntoIterator<Item = Bytes>,
     ) -> Result<Answer, StoreError> {
         let keys = QueueKeys::new(queue.as_bytes()).of(script);
+        self.not_long_away(queue)?;
         self.read(script, &keys, args(queue, more)).await
     }
 
@@ -199,6 +203,7 @@ impl Store {
         message_max: usize,
     ) -> Result<Vec<Bytes>, StoreError> {
         let keys = QueueKeys::new(queue.as_bytes()).of(&POLL);
+        self.not_long_away(queue)?;
         for _ in 0..POLLS_MAX {
             let more = [
                 number(count),
@@ -268,27 +273,44 @@ impl Store {
         };
         // Of a Cluster in each slot, and it may be repeated.
         let set = async |slot: u16| {
+            // One that is away is not waited for: it has thousands of slots.
+            let down = |why| StoreError::Unavailable(format!("Redis cannot be reached{why}"));
+            self.route(Some(slot)).link_now().map_err(down)?;
             // A queue whose guard is in the slot.
             let keys = QueueKeys::new(slots::tag(slot).to_string().as_bytes()).of(&PAUSE_ALL);
             let args = vec![number(duration_ms)];
             self.write_at(Some(slot), &PAUSE_ALL, keys, args, None).await?.int()
         };
-        let mut done = stream::iter((0..SLOTS).map(set)).buffer_unordered(SLOTS_AT_ONCE);
+        let set = async |slot: u16| (slot, set(slot).await);
+        // Each node by itself: none waits for another.
+        let mut by_node: BTreeMap<Option<u64>, Vec<u16>> = BTreeMap::new();
+        for slot in 0..SLOTS {
+            let node = self.router.node(Some(slot)).map(|node| node.number);
+            by_node.entry(node).or_default().push(slot);
+        }
+        let calls = by_node.into_values().map(|slots| stream::iter(slots).map(&set));
+        let mut done = stream::select_all(calls.map(|calls| calls.buffer_unordered(SLOTS_AT_ONCE)));
         let (mut was_paused, mut failed, mut why) = (false, 0, None);
-        while let Some(set) = done.next().await {
+        let mut at = BTreeSet::new();
+        while let Some((slot, set)) = done.next().await {
             match set {
                 Ok(paused) => was_paused |= paused == 1,
                 Err(error) => {
+                    let node = self.router.node(Some(slot));
+                    at.insert(node.map_or("nobody".to_owned(), |node| node.place.clone()));
                     failed += 1;
                     why = Some(error);
                 }
             }
         }
+        let at: Vec<String> = at.into_iter().take(NODES_NAMED_MAX).collect();
         match why {
             None => Ok(was_paused),
             Some(why) => Err(StoreError::Uncertain(format!(
-                "it was done in {} of {SLOTS} slots of the Cluster; repeat it: {why}",
-                SLOTS - failed
+                "it was done in {} of {SLOTS} slots of the Cluster, and perhaps not in others, \
+                 which are at {}; repeat it: {why}",
+                SLOTS - failed,
+                at.join(", ")
             ))),
         }
     }
@@ -467,6 +489,7 @@ impl Store {
     ) -> Result<Changed, StoreError> {
         let (named, mut left) = (!members.is_empty(), &members[..]);
         let (mut count, mut head, mut pages) = (0, false, Pages::default());
+        self.not_long_away(queue)?;
         loop {
             let (some, behind) = left.split_at(few(left, Bytes::len));
             let first = if named { 0 } else { QUARANTINED_MAX - count };

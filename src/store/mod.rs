@@ -57,7 +57,7 @@ use redis_protocol::resp3::types::BytesFrame;
 use thiserror::Error;
 
 use crate::config::Site;
-use crate::domain::queue::Shown;
+use crate::domain::queue::{QueueName, Shown};
 use crate::store::answer::Answer;
 use crate::store::clock::Clock;
 use crate::store::cluster::Cluster;
@@ -70,6 +70,9 @@ use crate::store::router::{Route, Router, Slot};
 use crate::store::script::Script;
 use crate::store::settles::Settles;
 use crate::store::sync::Syncs;
+
+/// Calls of clients do not wait for a node of a Cluster that is away for longer.
+const AWAY_LONG: Duration = Duration::from_secs(1);
 
 /// Why a call to the store failed, and whether it may have been applied.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -290,6 +293,14 @@ impl Store {
         }
     }
 
+    /// Counts what [`Store::nodes_change`] waits for.
+    pub fn nodes_version(&self) -> u64 {
+        match &self.router {
+            Router::One { .. } => 0,
+            Router::Cluster(cluster) => cluster.version.get(),
+        }
+    }
+
     /// How many primaries of a Cluster can be reached, and how many there are.
     pub fn primaries(&self) -> Option<(usize, usize)> {
         match &self.router {
@@ -397,6 +408,24 @@ impl Store {
                 )))
             }
         }
+    }
+
+    /// Refuses a call that may have a large reply at once where its node is away for longer than a
+    /// moment: others, of nodes that can be reached, would wait for its permit. Never of one Redis.
+    fn not_long_away(&self, queue: &QueueName) -> Result<(), StoreError> {
+        let slot = self.router.slot(queue.as_bytes());
+        let (Some(_), Some(node)) = (slot, self.router.node(slot)) else { return Ok(()) };
+        if !node.calls.is_down_since(AWAY_LONG) {
+            return Ok(());
+        }
+        let why = self.route(slot).link_now().err().unwrap_or_default();
+        Err(StoreError::Unavailable(format!("Redis cannot be reached{why}")))
+    }
+
+    /// True if the node with the key of a number of a broker can be reached; always of one Redis.
+    pub fn reaches_number(&self, number: u64) -> bool {
+        let Some(slot) = self.router.slot(&delivery::number_key(number)) else { return true };
+        self.router.node(Some(slot)).is_some_and(|node| node.calls.is_up())
     }
 
     async fn write(

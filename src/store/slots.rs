@@ -52,9 +52,12 @@ pub struct Member {
     pub slots: Vec<RangeInclusive<u16>>,
 }
 
-/// The nodes that CLUSTER NODES names and that have an address.
+/// Nodes of a Cluster that are believed: Redis's own advice is at most so many.
+const MEMBERS_MAX: usize = 1_000;
+
+/// The nodes that CLUSTER NODES names and that have an address, not more than 1,000.
 pub fn members(text: &str) -> Vec<Member> {
-    text.lines().filter_map(member).collect()
+    text.lines().filter_map(member).take(MEMBERS_MAX).collect()
 }
 
 /// `<id> <host>:<port>[@<bus>][,<name>] <flags> <primary> <ping> <pong> <epoch> <link> <slot>...`
@@ -173,6 +176,8 @@ mod tests {
             ("", None, 7006, true, true, 0, 0),
         ];
         assert_eq!(shown, wanted);
+        let line = "a1 10.0.0.1:7001@17001 master - 0 0 3 connected 1\n";
+        assert_eq!(members(&line.repeat(MEMBERS_MAX + 1)).len(), MEMBERS_MAX);
     }
 
     /// Each row: what is said, as node, epoch, whether of itself, and slots; who serves slot 5.

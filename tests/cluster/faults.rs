@@ -2,7 +2,7 @@
 //! accounted for.
 
 use crate::alone;
-use crate::stage::{call, due_of, eventually, get, offer, say};
+use crate::stage::{call, due_of, eventually, get, info, offer, say};
 use crate::support::broker::Broker;
 use crate::support::cluster::{Cluster, PATIENCE};
 use crate::support::random::Random;
@@ -356,4 +356,123 @@ fn a_primary_without_a_replica() {
     assert!(reply.starts_with("UNAVAILABLE"), "{reply}");
     offer(&mut client, &[&here, "0", "y"]);
     eventually("a delivery", || (cluster.call(&here, &["LLEN", &here]).int() == 1).then_some(()));
+}
+
+/// All that are there are paused at once; those that are away are named.
+#[test]
+fn all_are_paused_but_where_a_primary_is_away() {
+    let _alone = alone();
+    let mut cluster = Cluster::start(3, 0);
+    let here = [1, 2].map(|primary| cluster.queue_at(primary, "p"));
+    let broker = Broker::spawn(&cluster.url(), &[]);
+    let mut client = broker.client();
+    client.read_within(PATIENCE).unwrap();
+    let away = cluster.nodes[0].address();
+    cluster.kill(0);
+    within(PATIENCE, || get(&broker, "/readyz").1, |text| text.contains("2 of 3 primaries"));
+    for (command, paused) in [("DQ.PAUSE ALL", 1), ("DQ.RESUME ALL", 0)] {
+        // It took minutes, of 2 s for each of the thousands of slots.
+        let reply = say(&mut client, command).text();
+        assert!(reply.starts_with("UNCERTAIN it was done in 10923 of 16384"), "{reply}");
+        assert!(reply.contains(&away), "{reply}");
+        for queue in &here {
+            assert_eq!(info(&mut client, queue, "paused_all").int(), paused, "{queue}");
+        }
+    }
+}
+
+/// What was the Cluster serves nothing any more; what the other seed names does.
+#[test]
+fn seeds_are_asked_again() {
+    let _alone = alone();
+    let [first, second] = [(); 2].map(|()| Cluster::start(1, 0));
+    let empty = |cluster: &Cluster| {
+        let mut node = cluster.nodes[0].client(0);
+        // At once: an empty node only gives its slots away.
+        for command in ["MULTI", "FLUSHALL", "CLUSTER FLUSHSLOTS", "EXEC"] {
+            say(&mut node, command);
+        }
+    };
+    empty(&second);
+    let seeds = format!("{},{}", first.url(), second.nodes[0].address());
+    let broker = Broker::spawn(&seeds, &[]);
+    let mut client = broker.client();
+    client.read_within(PATIENCE).unwrap();
+    offer(&mut client, &["q", "1h", "x"]);
+    empty(&first);
+    let ready = || get(&broker, "/readyz");
+    within(PATIENCE, ready, |(status, text)| {
+        *status == 503 && text.contains("no node of the Cluster serves a slot")
+    });
+    let range = "CLUSTER ADDSLOTSRANGE 0 16383";
+    assert_eq!(say(&mut second.nodes[0].client(0), range).text(), "OK");
+    within(PATIENCE, ready, |(status, _)| *status == 200);
+    let mut offered = || call(&mut client, &["DQ.OFFER", "q", "1h", "x"]);
+    within(PATIENCE, &mut offered, |reply| matches!(reply, Value::Bulk(_)));
+}
+
+/// What brokers note of ids is at a primary that is away, and then the number of this one, too.
+#[test]
+fn a_broker_begins_and_goes_on_without_primaries() {
+    let _alone = alone();
+    let mut cluster = Cluster::start(5, 0);
+    let noted = cluster.owner(cluster.slot("delay_broker_id_time")).unwrap();
+    cluster.kill(noted);
+    let broker = Broker::spawn(&cluster.url(), &[("redis.node_claim_ms", "6000")]);
+    let mut client = broker.client();
+    client.read_within(PATIENCE).unwrap();
+    let mut others = (0..5).filter(|node| *node != noted);
+    let holds = |node: &usize| {
+        let keys = say(&mut cluster.nodes[*node].client(0), "KEYS delay_broker_node:*");
+        !keys.elements().is_empty()
+    };
+    let holder = || others.clone().find(holds);
+    let holder = within(PATIENCE, holder, Option::is_some).unwrap();
+    broker.has_logged("the time of the last ids cannot be read");
+    let queue = cluster.queue_at(others.find(|node| *node != holder).unwrap(), "b");
+    let mut offered = || call(&mut client, &["DQ.OFFER", &queue, "1h", "x"]);
+    within(PATIENCE, &mut offered, |reply| matches!(reply, Value::Bulk(_)));
+    cluster.kill(holder);
+    // The claim has ended by then.
+    for_a_while(7_000);
+    within(PATIENCE, &mut offered, |reply| matches!(reply, Value::Bulk(_)));
+}
+
+/// Those who poll a queue that is away do not hold up those who poll another.
+#[test]
+fn polls_of_a_queue_that_is_away() {
+    let _alone = alone();
+    let mut cluster = Cluster::start(3, 0);
+    let [gone, here] = [0, 1].map(|primary| cluster.queue_at(primary, "l"));
+    let broker = Broker::spawn(&cluster.url(), &[]);
+    let mut client = broker.client();
+    client.read_within(PATIENCE).unwrap();
+    cluster.kill(0);
+    within(PATIENCE, || get(&broker, "/readyz").1, |text| text.contains("2 of 3 primaries"));
+    let stop = Arc::<AtomicBool>::default();
+    let pollers = [(); 20].map(|()| {
+        let (stop, mut client, gone) = (stop.clone(), broker.client(), gone.clone());
+        client.read_within(PATIENCE).unwrap();
+        thread::spawn(move || {
+            let mut refused = 0;
+            while !stop.load(Ordering::Relaxed) {
+                let reply = say(&mut client, &format!("DQ.POLL {gone}")).text();
+                assert!(reply.starts_with("UNAVAILABLE"), "{reply}");
+                refused += 1;
+            }
+            refused
+        })
+    });
+    // The first of them wait for a moment.
+    for_a_while(2_500);
+    let begun = Instant::now();
+    for _ in 0..50 {
+        offer(&mut client, &[&here, "1h", "x"]);
+        assert_eq!(say(&mut client, &format!("DQ.POLL {here}")).texts(), ["x"]);
+    }
+    // Each waited for several seconds.
+    assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
+    stop.store(true, Ordering::Relaxed);
+    let refused: u32 = pollers.into_iter().map(|poller| poller.join().unwrap()).sum();
+    assert!(refused > 0);
 }

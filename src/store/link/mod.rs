@@ -116,6 +116,8 @@ pub struct Link {
     /// Local time at which a connection to a replica was given up last.
     left_replica_at: Cell<u64>,
     came_up: Notify,
+    /// While it is down.
+    down_since: Cell<Option<Instant>>,
     tasks: RefCell<Vec<AbortHandle>>,
 }
 
@@ -135,6 +137,7 @@ impl Link {
             why_down: RefCell::default(),
             left_replica_at: Cell::new(0),
             came_up: Notify::new(),
+            down_since: Cell::new(Some(Instant::now())),
             tasks: RefCell::default(),
         });
         link.context.link_up(name, false);
@@ -167,6 +170,11 @@ impl Link {
 
     pub fn is_up(&self) -> bool {
         self.pipe.borrow().is_some()
+    }
+
+    /// True if it is down for so long.
+    pub fn is_down_since(&self, long: Duration) -> bool {
+        self.down_since.get().is_some_and(|since| since.elapsed() >= long)
     }
 
     /// Why there is no connection, after a colon; nothing where that is not known.
@@ -343,6 +351,7 @@ impl Link {
         self.context.told.borrow_mut().clear();
         self.context.answered.set(true);
         self.pipe.replace(Some(pipe.clone()));
+        self.down_since.set(None);
         self.context.link_up(self.name, true);
         tracing::info!(link = self.name, "connected to Redis");
         if self.connections.replace(self.connections.get() + 1) > 0 {
@@ -356,6 +365,7 @@ impl Link {
         let mut told = self.context.told.borrow_mut();
         self.why_down.replace(why.to_owned());
         if self.pipe.take().is_some() {
+            self.down_since.set(Some(Instant::now()));
             self.context.link_up(self.name, false);
             tracing::warn!(link = self.name, why, "the link to Redis is down");
         } else if *told != why {
