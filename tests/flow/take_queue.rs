@@ -171,6 +171,9 @@ fn names_are_free_again() {
     ready(&mut client, "q", 1);
     call(&mut stage.redis, &["DEL", "q"]);
     refused(&mut client);
+    // It may have been forgotten before, while its message was there: now it is known again.
+    let other = offer(&mut client, &["q", "1h", "other"]);
+    assert_eq!(call(&mut client, &["DQ.CANCEL", "q", &other]), Value::Int(1));
     eventually("the name is forgotten", || {
         (call(&mut stage.redis, &["EXISTS", "delay_broker_held:{q}"]) == Value::Int(0))
             .then_some(())
